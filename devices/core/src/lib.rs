@@ -1,0 +1,31 @@
+//! What every device model is written against.
+//!
+//! A device model is a *sans-IO state machine*: it owns no thread, socket, clock or file. It is called with a
+//! [`Context`] (what time it is, the guest's memory) and leaves what it wants to happen in the context's
+//! [`Effects`] (interrupts, frames, findings), which the machine carries out after the call. So one model runs
+//! under KVM with real time, under the software CPU with virtual time, inside a property test and inside a
+//! fuzzer, and a test can look at the effects as plain data.
+//!
+//! Three rules hold for every model:
+//! * Nothing that the guest does may panic, loop without bound or allocate by a guest-given size.
+//! * All state is plain data that [`serde`] can save, restore and print.
+//! * Time only enters as [`Context::now`]; a model that wants to be called later says so with
+//!   [`PciDevice::next_deadline`].
+#![forbid(unsafe_code)]
+
+mod context;
+mod dma;
+mod finding;
+mod frame;
+pub mod io;
+pub mod pci;
+pub mod testing;
+mod time;
+
+pub use context::{Context, Effects, HostMessage, InterruptLine, MsiMessage};
+pub use dma::{Dma, DmaError};
+pub use finding::{Finding, Rule, Severity};
+pub use frame::{DropReason, Fate, Frame, FrameId};
+pub use nicvisor_memory as memory;
+pub use pci::PciDevice;
+pub use time::{Duration, Time};

@@ -1,0 +1,119 @@
+//! PCI functions: the trait that a device implements, and the configuration space and MSI-X around it.
+//!
+//! A device model implements [`PciDevice`] and never sees its configuration space: [`Function`] keeps the
+//! header, the BAR decoders, the capabilities and the MSI-X table, turns the vectors that the device raises
+//! into messages, and gates its DMA by the bus-master bit. The same function can so sit on the PCIe root
+//! (found by ECAM) or behind Hyper-V's virtual PCI (found by VMBus messages).
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{Context, Frame, Time};
+
+/// A device model with PCI registers.
+pub trait PciDevice: std::fmt::Debug {
+    /// What the configuration space says about the device. Constant for the device's life.
+    fn identity(&self) -> Identity;
+
+    /// The guest reads `data.len()` bytes (1, 2, 4 or 8) at `offset` of BAR `bar`. `data` comes filled with
+    /// ones. Accesses never cross the end of the BAR.
+    fn read_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &mut [u8]);
+
+    /// The guest writes `data` at `offset` of BAR `bar`.
+    fn write_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &[u8]);
+
+    /// A frame arrives at the device's port number `port`. Sooner or later the device must
+    /// [`Context::settle`] it.
+    fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame);
+
+    /// Bytes from the host side for channel `channel` (console input). Devices without one ignore them.
+    fn host_input(&mut self, _context: &mut Context<'_>, _channel: u16, _bytes: &[u8]) {}
+
+    /// The link of `port` goes up or down.
+    fn set_link(&mut self, _context: &mut Context<'_>, _port: u16, _up: bool) {}
+
+    /// When the device next wants [`Self::deadline`] to be called, if nothing else happens before.
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// It is now at or after [`Self::next_deadline`].
+    fn deadline(&mut self, context: &mut Context<'_>);
+
+    /// Function-level or bus reset: back to power-on state. Frames inside are settled as dropped.
+    fn reset(&mut self, context: &mut Context<'_>);
+
+    /// The device's ports, in order; empty for a device that is not a NIC.
+    fn ports(&self) -> Vec<Port>;
+
+    /// The device's counters by name, in a stable order, for reports and scenario expectations.
+    fn counters(&self) -> Vec<(String, u64)>;
+
+    /// The whole state as JSON, to be shown or handed to [`Self::restore`].
+    fn save(&self) -> Value;
+
+    /// Takes over a state that [`Self::save`] of a device with the same configuration returned.
+    ///
+    /// # Errors
+    /// When `state` is not such a state; the device is then unchanged.
+    fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
+}
+
+/// A state that does not fit the device.
+#[derive(Debug, Error)]
+#[error("saved state does not fit the device: {0}")]
+pub struct RestoreError(pub String);
+
+/// One network port of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The port's permanent MAC address.
+    pub mac: [u8; 6],
+    /// Largest IP packet that the port's link carries, in bytes.
+    pub mtu: u16,
+}
+
+/// What configuration space says about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Subsystem vendor id.
+    pub subsystem_vendor: u16,
+    /// Subsystem id.
+    pub subsystem: u16,
+    /// Base class, subclass, programming interface, as in a 24-bit class code.
+    pub class: u32,
+    /// Revision id.
+    pub revision: u8,
+    /// The memory BARs in use. At most one of them may be [`BarKind::Msix`].
+    pub bars: Vec<Bar>,
+    /// Size of the MSI-X table in vectors; 0 for none, at most 2048.
+    pub msix_vectors: u16,
+    /// Vendor-specific capabilities (id 9): each the bytes that follow the id, next and length bytes.
+    pub vendor_capabilities: Vec<Vec<u8>>,
+}
+
+/// One memory BAR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// Register number, 0 to 5 (a 64-bit BAR also takes the next one).
+    pub index: u8,
+    /// Size in bytes: a power of two, at least 16.
+    pub size: u64,
+    /// Whether the BAR is 64 bits wide.
+    pub wide: bool,
+    /// Whether the memory behind it is prefetchable.
+    pub prefetchable: bool,
+    /// Who answers accesses.
+    pub kind: BarKind,
+}
+
+/// Who answers accesses to a BAR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarKind {
+    /// The device.
+    Device,
+    /// The function: MSI-X table at offset 0, pending bits behind it.
+    Msix,
+}
