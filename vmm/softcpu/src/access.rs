@@ -4,7 +4,7 @@
 //! memory operand, applying segmentation where it has an effect.
 
 use nicvisor_memory::GuestRam;
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 use crate::op::Op;
 use crate::width::Width;
@@ -52,6 +52,50 @@ impl Cpu {
     #[inline(always)]
     pub fn linear(&mut self, op: &Op, _bytes: usize, _access: Access) -> Result<u64, Stop> {
         Ok(self.effective(op))
+    }
+
+    /// The linear address of `bytes` bytes at `offset` in `segment` (a number as [`Op::segment`] has it,
+    /// [`crate::op::FLAT`] included), after the segment's checks. For operands that an [`Op`] does not
+    /// describe: stack, string destinations, 64-bit absolute addresses.
+    ///
+    /// # Errors
+    /// As [`Self::linear`].
+    #[inline(always)]
+    pub fn linear_in(
+        &mut self,
+        _segment: u8,
+        offset: u64,
+        _bytes: usize,
+        _access: Access,
+    ) -> Result<u64, Stop> {
+        Ok(offset)
+    }
+
+    /// How many bytes of RSP address the stack: 8 in 64-bit mode, otherwise 4 or 2 (SS.B).
+    #[inline(always)]
+    pub fn stack_address_size(&self) -> u8 {
+        8
+    }
+
+    /// Sets RIP to the target of a near branch, already truncated to the operand size.
+    ///
+    /// # Errors
+    /// #GP(0) when it is not canonical or is beyond the code segment's limit; RIP is unchanged then.
+    #[inline(always)]
+    pub fn branch(&mut self, target: u64) -> Result<(), Stop> {
+        if (target << 16) as i64 >> 16 != target as i64 {
+            return Err(self.fault(Exception::general_protection(0)));
+        }
+        self.set_rip(target);
+        Ok(())
+    }
+
+    /// Whether `access` to the page at `linear` would succeed and reach RAM, so that the width of accesses
+    /// makes no difference and string instructions may move many elements at once. No side effects that
+    /// software can see.
+    #[inline]
+    pub fn is_plain_ram(&mut self, env: &mut Env<'_>, linear: u64, _access: Access) -> bool {
+        env.ram.address_in_range(GuestAddress(linear))
     }
 
     /// Reads guest memory with the current privilege.
