@@ -18,6 +18,12 @@ impl<'a> Dma<'a> {
         Dma { memory, bus_master }
     }
 
+    /// The same view, further restricted by a bus-master enable bit.
+    #[must_use]
+    pub fn gated(self, bus_master: bool) -> Self {
+        Dma { memory: self.memory, bus_master: self.bus_master && bus_master }
+    }
+
     /// The memory itself, for libraries that take a `vm_memory` object (virtio-queue).
     ///
     /// # Errors

@@ -5,6 +5,19 @@
 //! into messages, and gates its DMA by the bus-master bit. The same function can so sit on the PCIe root
 //! (found by ECAM) or behind Hyper-V's virtual PCI (found by VMBus messages).
 
+mod function;
+mod layout;
+mod msix;
+#[cfg(test)]
+mod probe;
+mod registers;
+mod root;
+mod windows;
+
+pub use function::{BarRange, Function, IdentityError};
+pub use root::{Place, Root, Slot};
+pub use windows::{NoSpace, Windows};
+
 use serde_json::Value;
 use thiserror::Error;
 
