@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Exception;
 use crate::flags::LazyFlags;
+use crate::fp::FpuState;
 use crate::width::Width;
 
 /// One CPU. Plain data; what is derived from it (TLB, mode flags) is rebuilt after a restore.
@@ -16,6 +17,12 @@ pub struct Cpu {
     pub flags: LazyFlags,
     /// RFLAGS without the six arithmetic flags: IF, DF, TF, IOPL, NT, RF, VM, AC, VIF, VIP, ID; bit 1 set.
     pub system_flags: u64,
+    /// Control register 0.
+    pub cr0: u64,
+    /// Control register 4.
+    pub cr4: u64,
+    /// x87, MMX and SSE registers.
+    pub fpu: FpuState,
     /// The exception of the instruction that returned [`crate::Stop::Fault`].
     #[serde(skip)]
     pub pending_fault: Option<Exception>,

@@ -26,7 +26,7 @@ pub mod decode;
 mod engine;
 mod fault;
 pub mod flags;
-mod fp;
+pub mod fp;
 mod integer;
 pub mod op;
 mod system;

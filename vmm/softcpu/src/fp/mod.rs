@@ -1,6 +1,10 @@
 //! x87, MMX and SSE instructions.
 
+mod state;
+
 use iced_x86::Instruction;
+
+pub use state::{Extended, FpuState, MXCSR_MASK, MXCSR_RESET, X87_CONTROL_INIT};
 
 use crate::op::Handler;
 
