@@ -5,10 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::Exception;
 use crate::flags::LazyFlags;
 use crate::fp::FpuState;
+use crate::mode::Derived;
+use crate::segment::{DescriptorTable, Segment};
+use crate::tlb::Tlb;
 use crate::width::Width;
 
-/// One CPU. Plain data; what is derived from it (TLB, mode flags) is rebuilt after a restore.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// One CPU. Plain data; what is derived from it (TLB, mode flags) is rebuilt when the engine runs it next, so
+/// a change from outside needs no further ceremony.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cpu {
     /// General-purpose registers by their encoding, then [`RIP`] and [`ZERO`], so that a memory operand's
     /// address is always `registers[base] + (registers[index] << scale) + displacement`.
@@ -17,15 +21,89 @@ pub struct Cpu {
     pub flags: LazyFlags,
     /// RFLAGS without the six arithmetic flags: IF, DF, TF, IOPL, NT, RF, VM, AC, VIF, VIP, ID; bit 1 set.
     pub system_flags: u64,
-    /// Control register 0.
-    pub cr0: u64,
-    /// Control register 4.
-    pub cr4: u64,
     /// x87, MMX and SSE registers.
     pub fpu: FpuState,
+    /// ES, CS, SS, DS, FS, GS, by [`crate::segment::ES`] and so on.
+    pub segments: [Segment; 6],
+    /// Local descriptor table.
+    pub ldtr: Segment,
+    /// Task register.
+    pub tr: Segment,
+    /// Global descriptor table.
+    pub gdtr: DescriptorTable,
+    /// Interrupt descriptor table.
+    pub idtr: DescriptorTable,
+    /// See the `CR0_*` constants of [`crate::control`].
+    pub cr0: u64,
+    /// Linear address of the last page fault.
+    pub cr2: u64,
+    /// Physical address of the top paging structure.
+    pub cr3: u64,
+    /// See the `CR4_*` constants of [`crate::control`].
+    pub cr4: u64,
+    /// The four page-directory pointers that PAE paging loads with CR3.
+    pub pae_pointers: [u64; 4],
+    /// DR0 to DR3, (unused), (unused), DR6, DR7.
+    pub debug: [u64; 8],
+    /// Model-specific registers that belong to the CPU.
+    pub msrs: Msrs,
+    /// Whether it executes instructions.
+    pub activity: Activity,
+    /// Interrupts are held off for one instruction (after STI, MOV SS, POP SS).
+    pub interrupt_shadow: bool,
+    /// NMIs are held off until the next IRET.
+    pub nmi_blocked: bool,
+    /// An NMI arrived while they were held off.
+    pub nmi_pending: bool,
+    /// DR6 bits of a debug trap to take before the next instruction.
+    pub debug_trap: u64,
     /// The exception of the instruction that returned [`crate::Stop::Fault`].
     #[serde(skip)]
     pub pending_fault: Option<Exception>,
+    #[serde(skip)]
+    pub(crate) derived: Derived,
+    #[serde(skip)]
+    pub(crate) tlb: Tlb,
+}
+
+/// Model-specific registers that the CPU keeps. Those of the local APIC and of the platform are the machine's
+/// ([`crate::Bus::read_msr`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // Named as in the manuals.
+pub struct Msrs {
+    pub efer: u64,
+    pub star: u64,
+    pub lstar: u64,
+    pub cstar: u64,
+    pub sfmask: u64,
+    pub kernel_gs_base: u64,
+    pub sysenter_cs: u64,
+    pub sysenter_esp: u64,
+    pub sysenter_eip: u64,
+    pub pat: u64,
+    pub tsc_aux: u64,
+    /// IA32_TSC_ADJUST; what the TSC reads as is [`crate::Bus::time_stamp`] plus [`Self::tsc_offset`].
+    pub tsc_adjust: u64,
+    pub tsc_offset: u64,
+    pub misc_enable: u64,
+    pub mtrr_default_type: u64,
+    pub mtrr_fixed: [u64; 11],
+    /// Base and mask of the eight variable ranges.
+    pub mtrr_variable: [u64; 16],
+}
+
+/// Whether a CPU executes instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// It does.
+    #[default]
+    Running,
+    /// Not until the next interrupt: after HLT.
+    Halted,
+    /// Not until a start-up IPI ([`Cpu::start_up`]): after INIT, on all but the boot CPU.
+    WaitForStartUp,
+    /// Not until it is reset: after a triple fault.
+    Shutdown,
 }
 
 impl Cpu {

@@ -2,22 +2,61 @@
 
 use nicvisor_memory::GuestRam;
 
-use crate::cpuid::CpuidTable;
-use crate::decode::decode;
-use crate::{Bus, Cpu, Env, Stop};
+use crate::Cpu;
+use crate::cache::Cache;
+use crate::cpuid::{CpuidTable, Features};
+use crate::host::Memory;
 
 /// The CPUs of one machine. They run one at a time.
 #[derive(Debug)]
 pub struct Engine {
-    ram: GuestRam,
-    cpus: Vec<Cpu>,
-    cpuid: CpuidTable,
+    pub(crate) memory: Memory,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cpuid: CpuidTable,
+    pub(crate) features: Features,
+    pub(crate) cache: Cache,
+    pub(crate) observer: Option<Observer>,
+}
+
+/// Told of every executed block: see [`Engine::observe`].
+pub(crate) struct Observer(pub(crate) Box<dyn FnMut(BlockRun) + Send>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Observer")
+    }
+}
+
+/// A run of instructions that executed one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// Index of the CPU.
+    pub cpu: usize,
+    /// RIP of the first instruction.
+    pub start: u64,
+    /// RIP afterwards: together with [`Self::start`] an edge of the control flow.
+    pub next: u64,
+    /// How many instructions were completed.
+    pub instructions: u64,
 }
 
 impl Engine {
-    /// `cpus` CPUs in power-on state over `ram`, all reporting `cpuid`.
+    /// `cpus` CPUs in power-on state over `ram`, all reporting `cpuid`. CPU 0 starts at the reset vector, the
+    /// others wait for a start-up IPI.
     pub fn new(ram: GuestRam, cpus: usize, cpuid: CpuidTable) -> Engine {
-        Engine { ram, cpus: vec![Cpu::default(); cpus], cpuid }
+        let features = cpuid.features();
+        let mut engine = Engine {
+            memory: Memory::new(ram),
+            cpus: vec![Cpu::default(); cpus],
+            cpuid,
+            features,
+            cache: Cache::new(),
+            observer: None,
+        };
+        for (index, cpu) in engine.cpus.iter_mut().enumerate() {
+            cpu.init(index == 0);
+        }
+        engine
     }
 
     /// Number of CPUs.
@@ -40,26 +79,22 @@ impl Engine {
         &self.cpuid
     }
 
-    /// Runs CPU `index` for at most `budget` instructions. Events from outside are asked for at block
-    /// boundaries ([`Bus::attention`]). Returns how many instructions were completed and why it ended.
-    pub fn run(&mut self, index: usize, bus: &mut dyn Bus, budget: u64) -> (u64, Exit) {
-        let cpu = &mut self.cpus[index];
-        let mut env = Env { ram: &self.ram, bus, cpu_index: index };
-        for executed in 0..budget {
-            let mut bytes = [0; 15];
-            let rip = cpu.rip();
-            let Ok(()) = cpu.load_bytes(&mut env, rip, &mut bytes) else { return (executed, Exit::Shutdown) };
-            let Some((op, _)) = decode(&bytes, rip, 64) else { return (executed, Exit::Shutdown) };
-            cpu.set_rip(rip.wrapping_add(u64::from(op.length)));
-            match (op.handler)(cpu, &mut env, &op) {
-                Ok(()) | Err(Stop::Resume) => {}
-                Err(Stop::Repeat) => cpu.set_rip(rip),
-                Err(Stop::Pause) => return (executed + 1, Exit::Pause),
-                Err(Stop::Halt) => return (executed + 1, Exit::Halt),
-                Err(Stop::Fault) => return (executed, Exit::Shutdown),
-            }
+    /// Guest RAM.
+    pub fn ram(&self) -> &GuestRam {
+        self.memory.ram()
+    }
+
+    /// Calls `observer` after every executed block, for coverage; `None` ends that.
+    pub fn observe(&mut self, observer: Option<Box<dyn FnMut(BlockRun) + Send>>) {
+        self.observer = observer.map(Observer);
+    }
+
+    /// To be called after clearing [`nicvisor_memory::DIRTY`] anywhere: CPUs stop to write directly to pages
+    /// that they found dirty.
+    pub fn page_flags_cleared(&mut self) {
+        for cpu in &mut self.cpus {
+            cpu.tlb.forbid_all_writes();
         }
-        (budget, Exit::Budget)
     }
 }
 
@@ -68,8 +103,8 @@ impl Engine {
 pub enum Exit {
     /// The budget is used up.
     Budget,
-    /// The CPU executed `HLT` and nothing is pending for it. Run it again when something is; it resumes behind
-    /// the `HLT` once it has taken an event.
+    /// The CPU executed `HLT` (or waits for a start-up IPI) and nothing is pending for it. Run it again when
+    /// something is; it resumes behind the `HLT` once it has taken an event.
     Halt,
     /// The CPU spins (`PAUSE`): others should run.
     Pause,

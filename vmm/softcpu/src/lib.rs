@@ -19,23 +19,37 @@
 //! (control registers, descriptor tables, far transfers, I/O).
 
 mod access;
+mod boot;
+mod breakpoints;
 mod bus;
+mod cache;
+pub mod control;
 pub mod cpu;
 mod cpuid;
 pub mod decode;
+mod descriptors;
 mod engine;
 mod fault;
 pub mod flags;
 pub mod fp;
+mod frame;
+mod host;
 mod integer;
+mod interrupts;
+mod mode;
 pub mod op;
+mod run;
+pub mod segment;
 mod system;
+mod tlb;
+mod walk;
 mod width;
 
 pub use access::{Access, Env};
 pub use bus::{Bus, Event, GeneralProtection, Position};
 pub use cpu::Cpu;
 pub use cpuid::{CpuidEntry, CpuidTable};
-pub use engine::{Engine, Exit};
+pub use engine::{BlockRun, Engine, Exit};
 pub use fault::{Exception, Stop};
+pub use mode::Mode;
 pub use width::Width;

@@ -1,0 +1,187 @@
+//! The block cache: decoded code by physical address.
+//!
+//! A block is a run of ops that lie one behind the other in one page, from the address it was asked for to the
+//! first instruction that always leaves (a jump, a call, a system instruction). Conditional branches do not end
+//! it: their handlers leave only when taken. Blocks are keyed by physical address and code width, so they
+//! survive changes of the page tables and are shared by all CPUs and processes.
+//!
+//! All ops live in one arena, which is emptied as a whole when it is full: blocks are small and cheap to make
+//! again, and an arena never fragments.
+//!
+//! Correctness against changing code rests on [`nicvisor_memory::CODE`]: a page that blocks come from carries
+//! it, every writer reports writes to such pages, and [`Cache::forget_page`] drops its blocks before the next
+//! block is looked up.
+//!
+//! A compiling tier fits behind [`Cache::find`]: a [`Block`] that has been executed often enough gets a
+//! compiled form next to its ops, is dropped with them, and has the same contract with the run loop (complete
+//! ops until the limit, then say why it stopped).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::op::Op;
+
+/// Where a block's ops are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    start: u32,
+    length: u16,
+    /// Its only instruction continues on the next page, which has to be the same as when it was decoded.
+    pub(crate) crossing: bool,
+}
+
+/// Physical address and code width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(u64);
+
+/// All decoded blocks of a machine.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    arena: Vec<Op>,
+    /// Direct-mapped, in front of `blocks`.
+    front: Box<[Front]>,
+    blocks: HashMap<Key, Block, BuildHasherDefault<KeyHasher>>,
+    /// The keys of all blocks with bytes in a page.
+    pages: HashMap<u64, Vec<Key>, BuildHasherDefault<KeyHasher>>,
+    /// For blocks that continue on another page: its physical address.
+    crossings: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    key: Key,
+    block: Block,
+}
+
+impl Key {
+    #[inline(always)]
+    pub(crate) fn new(physical: u64, code_bits: u8) -> Key {
+        // 16, 32 and 64 differ in bits 4 to 6.
+        Key(physical | u64::from(code_bits) << 56)
+    }
+
+    /// The address of the block.
+    pub(crate) fn physical(self) -> u64 {
+        self.0 & (PAGE | 0xfff)
+    }
+
+    fn page(self) -> u64 {
+        self.0 & PAGE
+    }
+}
+
+impl Cache {
+    pub(crate) fn new() -> Cache {
+        Cache {
+            arena: Vec::new(),
+            front: vec![Front { key: NO_KEY, block: NO_BLOCK }; FRONT_ENTRIES].into(),
+            blocks: HashMap::default(),
+            pages: HashMap::default(),
+            crossings: HashMap::default(),
+        }
+    }
+
+    /// The block at `key`, if it has been decoded.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, key: Key) -> Option<Block> {
+        let front = &self.front[front_index(key)];
+        if front.key == key { Some(front.block) } else { self.find_behind(key) }
+    }
+
+    #[cold]
+    fn find_behind(&mut self, key: Key) -> Option<Block> {
+        let block = *self.blocks.get(&key)?;
+        self.front[front_index(key)] = Front { key, block };
+        Some(block)
+    }
+
+    /// The ops of `block`.
+    #[inline(always)]
+    pub(crate) fn ops(&self, block: Block) -> &[Op] {
+        let start = block.start as usize;
+        &self.arena[start..start + block.length as usize]
+    }
+
+    /// The physical page on which a crossing block continued when it was decoded.
+    pub(crate) fn crosses_to(&self, key: Key) -> Option<u64> {
+        self.crossings.get(&key).copied()
+    }
+
+    /// Whether `ops` more ops would fill the arena: then it is time for [`Self::clear`].
+    pub(crate) fn is_full(&self, ops: usize) -> bool {
+        self.arena.len() + ops > ARENA_OPS
+    }
+
+    /// Adds a block. `next_page` is the physical page on which its only instruction continues.
+    pub(crate) fn insert(&mut self, key: Key, ops: &[Op], next_page: Option<u64>) -> Block {
+        let block =
+            Block { start: self.arena.len() as u32, length: ops.len() as u16, crossing: next_page.is_some() };
+        self.arena.extend_from_slice(ops);
+        self.blocks.insert(key, block);
+        self.front[front_index(key)] = Front { key, block };
+        self.pages.entry(key.page()).or_default().push(key);
+        if let Some(page) = next_page {
+            self.crossings.insert(key, page);
+            self.pages.entry(page & PAGE).or_default().push(key);
+        }
+        block
+    }
+
+    /// Drops all blocks with bytes in the page at `physical`.
+    pub(crate) fn forget_page(&mut self, physical: u64) {
+        for key in self.pages.remove(&(physical & PAGE)).unwrap_or_default() {
+            self.blocks.remove(&key);
+            self.crossings.remove(&key);
+            let front = &mut self.front[front_index(key)];
+            if front.key == key {
+                front.key = NO_KEY;
+            }
+        }
+    }
+
+    /// Drops everything. Returns the physical pages that blocks came from.
+    pub(crate) fn clear(&mut self) -> Vec<u64> {
+        self.arena.clear();
+        self.front.fill(Front { key: NO_KEY, block: NO_BLOCK });
+        self.blocks.clear();
+        self.crossings.clear();
+        self.pages.drain().map(|(page, _)| page).collect()
+    }
+}
+
+#[inline(always)]
+fn front_index(key: Key) -> usize {
+    // Pages are told apart by a multiplicative mix, so that the same offsets of different pages spread.
+    (key.0 ^ (key.0 >> 12).wrapping_mul(0x9e5)) as usize % FRONT_ENTRIES
+}
+
+/// Keys are addresses: a multiplication spreads them well enough, and guests gain nothing by collisions that
+/// they could not have by spinning.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+/// Ops in a block.
+pub(crate) const MAX_BLOCK_OPS: usize = 48;
+const FRONT_ENTRIES: usize = 1 << 15;
+/// 64 MiB.
+const ARENA_OPS: usize = (64 << 20) / size_of::<Op>();
+const PAGE: u64 = 0x000f_ffff_ffff_f000;
+const NO_KEY: Key = Key(u64::MAX);
+const NO_BLOCK: Block = Block { start: 0, length: 0, crossing: false };
