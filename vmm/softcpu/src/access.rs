@@ -8,7 +8,7 @@ use crate::host::Memory;
 use crate::mode::Mode;
 use crate::op::{FLAT, Op};
 use crate::segment::SS;
-use crate::tlb::Context;
+use crate::tlb::{Context, Scope};
 use crate::width::Width;
 use crate::{Bus, Cpu, Exception, Position, Stop};
 
@@ -260,7 +260,12 @@ impl Cpu {
     /// Faults as a write of `bytes` bytes at `linear` would.
     #[cold]
     #[inline(never)]
-    fn check_writable(&mut self, env: &mut Env<'_>, linear: u64, bytes: usize) -> Result<(), Stop> {
+    pub(crate) fn check_writable(
+        &mut self,
+        env: &mut Env<'_>,
+        linear: u64,
+        bytes: usize,
+    ) -> Result<(), Stop> {
         self.resolve(env, linear, Access::Write)?;
         if let Some(second) = self.second_page(linear, bytes) {
             self.resolve(env, second, Access::Write)?;
@@ -352,15 +357,16 @@ impl Cpu {
             Ok(mapping) => mapping,
             Err(exception) => return Err(self.fault(exception)),
         };
-        let (physical, global) = (mapping.physical, mapping.global);
+        let physical = mapping.physical;
+        let scope = Scope { global: mapping.global, large: mapping.large };
         if access == Access::Execute {
-            self.tlb.allow_execute(linear, physical, global);
+            self.tlb.allow_execute(linear, physical, scope);
         } else if let Some(page) = env.memory.page(physical)
             && !self.is_watched(linear & !0xfff, 4096)
         {
-            self.tlb.allow_read(linear, page, global);
+            self.tlb.allow_read(linear, page, scope);
             if access == Access::Write && env.memory.allow_direct_writes(physical) {
-                self.tlb.allow_write(linear, page, global);
+                self.tlb.allow_write(linear, page, scope);
             }
         }
         Ok(physical)

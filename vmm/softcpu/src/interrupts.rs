@@ -108,6 +108,13 @@ impl Cpu {
         Err(Stop::Resume)
     }
 
+    /// INT1: a debug exception that needs no gate privilege.
+    pub(crate) fn debug_interrupt(&mut self, env: &mut Env<'_>) -> Result<(), Stop> {
+        self.deliver(env, Exception::DEBUG.vector, None, Source::Trap)?;
+        self.derived.single_step = false;
+        Err(Stop::Resume)
+    }
+
     /// Enters the handler for `vector`. Nothing has changed if it fails.
     fn deliver(
         &mut self,

@@ -24,6 +24,15 @@ pub(crate) enum Context {
     UserAligned,
 }
 
+/// What else is known about a page that gets an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// It survives writes to CR3.
+    pub(crate) global: bool,
+    /// It is a piece of a page larger than 4 KiB.
+    pub(crate) large: bool,
+}
+
 /// All translations that a CPU caches.
 #[derive(Debug)]
 pub(crate) struct Tlb {
@@ -49,6 +58,8 @@ struct Table<P> {
     used: [u64; ENTRIES / 64],
     /// Which entries are of global pages: here and not in the tag, so that a hit is a plain comparison.
     global: [u64; ENTRIES / 64],
+    /// Which entries are pieces of pages larger than 4 KiB.
+    large: [u64; ENTRIES / 64],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,22 +116,22 @@ impl Tlb {
     }
 
     /// Lets the active context read `linear`'s page from `page`.
-    pub(crate) fn allow_read(&mut self, linear: u64, page: HostPage, global: bool) {
+    pub(crate) fn allow_read(&mut self, linear: u64, page: HostPage, scope: Scope) {
         if self.context != Context::UserAligned {
-            self.active.read.set(linear, page, global);
+            self.active.read.set(linear, page, scope);
         }
     }
 
     /// Lets the active context write `linear`'s page at `page`.
-    pub(crate) fn allow_write(&mut self, linear: u64, page: HostPage, global: bool) {
+    pub(crate) fn allow_write(&mut self, linear: u64, page: HostPage, scope: Scope) {
         if self.context != Context::UserAligned {
-            self.active.write.set(linear, page, global);
+            self.active.write.set(linear, page, scope);
         }
     }
 
     /// Lets the active context execute from `linear`'s page, which lies at `physical`.
-    pub(crate) fn allow_execute(&mut self, linear: u64, physical: u64, global: bool) {
-        self.active.execute.set(linear, physical & !OFFSET, global);
+    pub(crate) fn allow_execute(&mut self, linear: u64, physical: u64, scope: Scope) {
+        self.active.execute.set(linear, physical & !OFFSET, scope);
     }
 
     fn banks(&mut self) -> impl Iterator<Item = &mut Bank> {
@@ -198,6 +209,7 @@ impl<P: Copy + PartialEq> Table<P> {
             entries: Box::new([Entry { tag: NO_PAGE, page }; ENTRIES]),
             used: [0; ENTRIES / 64],
             global: [0; ENTRIES / 64],
+            large: [0; ENTRIES / 64],
         }
     }
 
@@ -212,12 +224,14 @@ impl<P: Copy + PartialEq> Table<P> {
         (entry.tag == linear & !OFFSET).then_some(entry.page)
     }
 
-    fn set(&mut self, linear: u64, page: P, global: bool) {
+    fn set(&mut self, linear: u64, page: P, scope: Scope) {
         let index = Self::index(linear);
         self.entries[index] = Entry { tag: linear & !OFFSET, page };
         let (word, bit) = (index / 64, 1 << (index % 64));
         self.used[word] |= bit;
-        self.global[word] = if global { self.global[word] | bit } else { self.global[word] & !bit };
+        let assign = |word: &mut u64, value| *word = if value { *word | bit } else { *word & !bit };
+        assign(&mut self.global[word], scope.global);
+        assign(&mut self.large[word], scope.large);
     }
 
     fn remove(&mut self, linear: u64) {
@@ -225,6 +239,14 @@ impl<P: Copy + PartialEq> Table<P> {
         if entry.tag == linear & !OFFSET {
             entry.tag = NO_PAGE;
         }
+        // `linear` may lie anywhere in a large page, all of whose pieces have to go. Its size is not kept:
+        // those of the largest are dropped.
+        for_each_bit(&self.large, |index| {
+            let entry = &mut self.entries[index];
+            if (entry.tag ^ linear) >> 30 == 0 {
+                entry.tag = NO_PAGE;
+            }
+        });
     }
 
     fn remove_target(&mut self, page: P) {
@@ -239,6 +261,7 @@ impl<P: Copy + PartialEq> Table<P> {
     fn flush(&mut self) {
         for_each_bit(&self.used, |index| self.entries[index].tag = NO_PAGE);
         self.used = [0; ENTRIES / 64];
+        self.large = [0; ENTRIES / 64];
     }
 
     fn flush_local(&mut self) {
@@ -247,8 +270,9 @@ impl<P: Copy + PartialEq> Table<P> {
             *local &= !global;
         }
         for_each_bit(&local, |index| self.entries[index].tag = NO_PAGE);
-        for (used, global) in self.used.iter_mut().zip(&self.global) {
-            *used &= global;
+        for (index, global) in self.global.iter().enumerate() {
+            self.used[index] &= global;
+            self.large[index] &= global;
         }
     }
 }

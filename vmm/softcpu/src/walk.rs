@@ -14,6 +14,7 @@ pub(crate) struct Mapping {
     pub(crate) user: bool,
     pub(crate) executable: bool,
     pub(crate) global: bool,
+    pub(crate) large: bool,
     /// The entries on the way, top first.
     entries: [Entry; 4],
     depth: usize,
@@ -57,6 +58,7 @@ impl Cpu {
                 user: true,
                 executable: true,
                 global: false,
+                large: false,
                 entries: [Entry::default(); 4],
                 depth: 0,
             });
@@ -113,6 +115,7 @@ impl Cpu {
                 let offset = (1 << shift) - 1;
                 mapping.physical = value & ADDRESS & !offset | linear & offset;
                 mapping.global = value & GLOBAL != 0 && self.cr4 & CR4_PGE != 0;
+                mapping.large = large;
                 break;
             }
             table = value & ADDRESS;
@@ -134,6 +137,7 @@ impl Cpu {
             if value & 1 << 21 != 0 || high >> self.derived.features.physical_bits != 0 {
                 return Err(Unmapped(FAULT_PRESENT | FAULT_RESERVED));
             }
+            mapping.large = true;
             mapping.physical = high | value & 0xffc0_0000 | linear & 0x3f_ffff;
         } else {
             let address = (value & 0xffff_f000) + (linear >> 12 & 0x3ff) * 4;
@@ -214,6 +218,7 @@ impl Mapping {
             user: true,
             executable: true,
             global: false,
+            large: false,
             entries: [Entry::default(); 4],
             depth: 0,
         }
