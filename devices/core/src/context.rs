@@ -63,6 +63,8 @@ pub struct Effects {
     pub findings: Vec<Finding>,
     /// Bytes for the host side of a device that has one (a console).
     pub host: Vec<HostMessage>,
+    /// The machine is to be switched off or reset.
+    pub power: Option<PowerEvent>,
 }
 
 impl Effects {
@@ -70,6 +72,17 @@ impl Effects {
     pub fn is_empty(&self) -> bool {
         *self == Effects::default()
     }
+}
+
+/// What the guest wants to happen to the whole machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PowerEvent {
+    /// Switch off (ACPI S5).
+    PowerOff,
+    /// Start over from power-on state.
+    Reset,
+    /// A test program ends with this exit status.
+    DebugExit(u32),
 }
 
 /// A message-signalled interrupt: a 32-bit write that the interrupt controller catches.

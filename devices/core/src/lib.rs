@@ -22,7 +22,7 @@ pub mod pci;
 pub mod testing;
 mod time;
 
-pub use context::{Context, Effects, HostMessage, InterruptLine, MsiMessage};
+pub use context::{Context, Effects, HostMessage, InterruptLine, MsiMessage, PowerEvent};
 pub use dma::{Dma, DmaError};
 pub use finding::{Finding, Rule, Severity};
 pub use frame::{DropReason, Fate, Frame, FrameId};

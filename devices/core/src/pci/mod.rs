@@ -42,6 +42,12 @@ pub trait PciDevice: std::fmt::Debug {
     /// Bytes from the host side for channel `channel` (console input). Devices without one ignore them.
     fn host_input(&mut self, _context: &mut Context<'_>, _channel: u16, _bytes: &[u8]) {}
 
+    /// How many bytes of [`Self::host_input`] the guest has not taken yet. Nothing is lost however many there
+    /// are; a host that feeds a large file waits for this to shrink.
+    fn host_input_queued(&self, _channel: u16) -> usize {
+        0
+    }
+
     /// The link of `port` goes up or down.
     fn set_link(&mut self, _context: &mut Context<'_>, _port: u16, _up: bool) {}
 
