@@ -1,0 +1,163 @@
+//! Counters and histograms: what was on the wire, and what drivers handed to their devices.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::parse::IpVersion;
+
+/// Frames and bytes of one port, in both directions as the device sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCounters {
+    /// Frames that the device put on the link.
+    pub sent_frames: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+    /// Frames that the link handed to the device.
+    pub received_frames: u64,
+    /// Bytes of these.
+    pub received_bytes: u64,
+    /// Sizes of the frames that the device put on the link.
+    pub sent_sizes: Sizes,
+}
+
+impl PortCounters {
+    /// Counts a frame from the device.
+    pub fn sent(&mut self, length: usize) {
+        self.sent_frames += 1;
+        self.sent_bytes += length as u64;
+        self.sent_sizes.record(length);
+    }
+
+    /// Counts a frame to the device.
+    pub fn received(&mut self, length: usize) {
+        self.received_frames += 1;
+        self.received_bytes += length as u64;
+    }
+}
+
+/// What a driver handed to its device, before any segmentation. Device models record each packet here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedStats {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Packets to be segmented.
+    pub segmented: u64,
+    /// Length of the longest packet, with its Ethernet header.
+    pub longest: u64,
+    /// IPv4 packets longer than [`BIG`].
+    pub big_ipv4: u64,
+    /// IPv6 packets longer than [`BIG`].
+    pub big_ipv6: u64,
+    /// Length of the longest IPv4 packet.
+    pub longest_ipv4: u64,
+    /// Length of the longest IPv6 packet.
+    pub longest_ipv6: u64,
+    /// Sizes of all packets.
+    pub sizes: Sizes,
+}
+
+impl HandedStats {
+    /// Counts a packet of `length` bytes with its Ethernet header, of IP version `version` if it is IP at all;
+    /// `segmented` says whether the device is to segment it.
+    pub fn record(&mut self, length: usize, version: Option<IpVersion>, segmented: bool) {
+        let length_u64 = length as u64;
+        self.packets += 1;
+        self.bytes += length_u64;
+        self.segmented += u64::from(segmented);
+        self.longest = self.longest.max(length_u64);
+        let (big, longest) = match version {
+            Some(IpVersion::V4) => (&mut self.big_ipv4, &mut self.longest_ipv4),
+            Some(IpVersion::V6) => (&mut self.big_ipv6, &mut self.longest_ipv6),
+            None => return self.sizes.record(length),
+        };
+        *big += u64::from(length > BIG);
+        *longest = (*longest).max(length_u64);
+        self.sizes.record(length);
+    }
+}
+
+/// A histogram of sizes: by power of two, and exact for the sizes seen first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// How many sizes have this many bits: entry `n` counts sizes from `2^(n-1)` up to but not including `2^n`.
+    pub by_bits: Vec<u64>,
+    /// How many there were of each size, for at most [`Sizes::EXACT`] different ones.
+    pub exact: BTreeMap<u32, u64>,
+    /// Sizes that found no place in [`Self::exact`].
+    pub inexact: u64,
+}
+
+impl Sizes {
+    /// How many different sizes are kept exactly. The guest decides about sizes, so there must be a bound.
+    pub const EXACT: usize = 2048;
+
+    /// Counts one size.
+    pub fn record(&mut self, size: usize) {
+        let bits = (usize::BITS - size.leading_zeros()) as usize;
+        if self.by_bits.len() <= bits {
+            self.by_bits.resize(bits + 1, 0);
+        }
+        self.by_bits[bits] += 1;
+        let room = self.exact.len() < Sizes::EXACT;
+        match u32::try_from(size) {
+            Ok(size) if room || self.exact.contains_key(&size) => *self.exact.entry(size).or_default() += 1,
+            _ => self.inexact += 1,
+        }
+    }
+
+    /// How many sizes were counted.
+    pub fn count(&self) -> u64 {
+        self.by_bits.iter().sum()
+    }
+}
+
+/// Packets longer than this are BIG TCP: Linux's GSO_LEGACY_MAX_SIZE.
+pub const BIG: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_fall_between_powers_of_two() {
+        let mut sizes = Sizes::default();
+        for size in [0, 1, 2, 3, 4, 1023, 1024, 524_280] {
+            sizes.record(size);
+        }
+        let expected = [(0, 1), (1, 1), (2, 2), (3, 1), (10, 1), (11, 1), (19, 1)];
+        for (bits, count) in sizes.by_bits.iter().enumerate() {
+            let expected = expected.iter().find(|(at, _)| *at == bits).map_or(0, |(_, count)| *count);
+            assert_eq!(*count, expected, "{bits} bits");
+        }
+    }
+
+    #[test]
+    fn exact_sizes_are_bounded_and_nothing_is_lost() {
+        let mut sizes = Sizes::default();
+        for size in 0..2 * Sizes::EXACT {
+            sizes.record(size);
+            sizes.record(7);
+        }
+        assert_eq!(sizes.exact.len(), Sizes::EXACT);
+        assert_eq!(sizes.exact[&7], 2 * Sizes::EXACT as u64 + 1);
+        assert_eq!(sizes.inexact, Sizes::EXACT as u64);
+        assert_eq!(sizes.count(), sizes.exact.values().sum::<u64>() + sizes.inexact);
+    }
+
+    #[test]
+    fn big_packets_are_counted_by_version() {
+        let mut stats = HandedStats::default();
+        stats.record(65_536, Some(IpVersion::V6), true);
+        stats.record(65_537, Some(IpVersion::V6), true);
+        stats.record(185_000, Some(IpVersion::V4), true);
+        stats.record(60, None, false);
+        assert_eq!((stats.big_ipv6, stats.big_ipv4), (1, 1));
+        assert_eq!(
+            (stats.longest, stats.longest_ipv6, stats.packets, stats.segmented),
+            (185_000, 65_537, 4, 3)
+        );
+    }
+}
