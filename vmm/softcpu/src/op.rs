@@ -20,7 +20,8 @@ pub struct Op {
     /// Displacement of the memory operand.
     pub displacement: i32,
     /// Register number of operand 0, if that is a register (general-purpose: see [`Cpu::get`]; otherwise the
-    /// plain number in its register file: XMM, MM, ST, segment, control, debug).
+    /// plain number in its register file: XMM, MM, ST, segment, control, debug). For `MASKMOVQ` and
+    /// `MASKMOVDQU`, which store to RDI, the mask register.
     pub destination: u8,
     /// Register number of operand 1, if that is a register.
     pub source: u8,
@@ -94,6 +95,9 @@ impl Op {
                 OpKind::Immediate8_2nd => {
                     op.immediate |= u64::from(instruction.immediate8_2nd()) << 16;
                 }
+                OpKind::Register if operand == 2 && stores_to_rdi(instruction) => {
+                    op.destination = operand_register(instruction, operand);
+                }
                 OpKind::Memory if instruction.memory_displ_size() == 8 && op.base == ZERO => {
                     op.immediate = instruction.memory_displacement64();
                 }
@@ -130,6 +134,10 @@ fn operand_register(instruction: &Instruction, operand: u32) -> u8 {
         }
         register => register.number() as u8,
     }
+}
+
+fn stores_to_rdi(instruction: &Instruction) -> bool {
+    matches!(instruction.op0_kind(), OpKind::MemorySegDI | OpKind::MemorySegEDI | OpKind::MemorySegRDI)
 }
 
 fn address_register(register: Register) -> u8 {

@@ -18,7 +18,7 @@ pub struct FpuState {
     pub occupied: u8,
     /// x87 control word: exception masks, precision and rounding control.
     pub control: u16,
-    /// x87 status word without its TOP field, which is [`Self::top`].
+    /// x87 status word without TOP, which is [`Self::top`], and the summary bits: see [`Self::status_word`].
     pub status: u16,
     /// Opcode of the last x87 instruction: what `FXRSTOR` or `FLDENV` loaded. Like current CPUs, this one does
     /// not record opcodes.
@@ -66,6 +66,56 @@ impl FpuState {
         self.last_data = 0;
         self.last_data_segment = 0;
     }
+
+    /// What every MMX instruction but `EMMS` does besides its work: all registers count as occupied, with
+    /// `ST(0)` in register 0.
+    #[inline(always)]
+    pub(super) fn use_as_mmx(&mut self) {
+        self.top = 0;
+        self.occupied = 0xff;
+    }
+
+    /// `ST(number)`, whether or not it is empty.
+    #[inline(always)]
+    pub fn st(&self, number: u8) -> Extended {
+        self.registers[self.physical(number)]
+    }
+
+    /// `ST(number)`, to be changed.
+    #[inline(always)]
+    pub(super) fn st_mut(&mut self, number: u8) -> &mut Extended {
+        let index = self.physical(number);
+        &mut self.registers[index]
+    }
+
+    /// The physical number of `ST(number)`.
+    #[inline(always)]
+    pub(super) fn physical(&self, number: u8) -> usize {
+        usize::from(self.top.wrapping_add(number) & 7)
+    }
+
+    /// The status word as software sees it: with TOP, error summary and busy.
+    pub fn status_word(&self) -> u16 {
+        let summary = if self.has_unmasked_error() { STATUS_SUMMARY } else { 0 };
+        self.status | u16::from(self.top) << 11 | summary
+    }
+
+    /// Replaces the status word, TOP included. The summary bits follow from the others.
+    pub fn set_status_word(&mut self, status: u16) {
+        self.top = (status >> 11 & 7) as u8;
+        self.status = status & !(STATUS_TOP | STATUS_SUMMARY);
+    }
+
+    /// Replaces the control word, without its reserved bits.
+    pub fn set_control_word(&mut self, control: u16) {
+        self.control = control & CONTROL_WRITABLE | CONTROL_ALWAYS;
+    }
+
+    /// Whether an exception is noted in the status word that the control word does not mask.
+    #[inline(always)]
+    pub fn has_unmasked_error(&self) -> bool {
+        self.status & !self.control & 0x3f != 0
+    }
 }
 
 /// An 80-bit floating-point number as it lies in memory.
@@ -103,6 +153,18 @@ pub const MXCSR_MASK: u32 = 0xffff;
 
 /// x87 control word after `FNINIT`: all exceptions masked, 64-bit precision, round to nearest.
 pub const X87_CONTROL_INIT: u16 = 0x037f;
+
+/// Bits of the x87 control word that software can change.
+const CONTROL_WRITABLE: u16 = 0x1f3f;
+
+/// A bit of the x87 control word that always reads as one.
+const CONTROL_ALWAYS: u16 = 0x0040;
+
+/// The status word's TOP field.
+const STATUS_TOP: u16 = 7 << 11;
+
+/// The status word's summary bits: error (7) and busy (15).
+const STATUS_SUMMARY: u16 = 1 << 7 | 1 << 15;
 
 #[cfg(test)]
 mod tests {
