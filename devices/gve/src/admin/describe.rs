@@ -1,0 +1,194 @@
+//! What the device says about itself, and what the driver says about itself.
+
+use nicvisor_core::Context;
+use serde::{Deserialize, Serialize};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::Failure;
+use crate::config::PAGE_MTU;
+use crate::device::Gve;
+use crate::rules;
+use crate::wire::admin::{
+    DEVICE_DESCRIPTOR_VERSION, DescribeDevice, DeviceDescriptor, DeviceOption, DriverInfo,
+    FEATURE_BUFFER_SIZES, FEATURE_FLOW_STEERING, FEATURE_JUMBO_FRAMES, FEATURE_MODIFY_RING,
+    FEATURE_RSS_CONFIG, OptionBufferSizes, OptionDqoRda, OptionFlowSteering, OptionId, OptionJumboFrames,
+    OptionModifyRing, OptionRssConfig, Status, VerifyDriverCompatibility,
+};
+
+/// What the driver says it can do: bits by `enum gve_driver_capbility`. Drivers older than the command that
+/// announces them (Linux 6.1) can do what was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Capabilities(u64);
+
+impl Default for Capabilities {
+    fn default() -> Capabilities {
+        Capabilities(1 << GQI_QPL | 1 << GQI_RDA | 1 << DQO_RDA)
+    }
+}
+
+impl Capabilities {
+    fn has(self, bit: u32) -> bool {
+        self.0 & 1 << bit != 0
+    }
+}
+
+impl Gve {
+    /// `GVE_ADMINQ_VERIFY_DRIVER_COMPATIBILITY`.
+    pub(super) fn verify_driver(
+        &mut self,
+        context: &mut Context<'_>,
+        command: VerifyDriverCompatibility,
+    ) -> Result<(), Failure> {
+        let length = command.driver_info_len.get();
+        if length < size_of::<DriverInfo>() as u64 {
+            return Err(Failure::parameter(format!("driver information of {length} bytes")));
+        }
+        let info: DriverInfo = context.dma.read_object(command.driver_info_addr.get())?;
+        self.state.capabilities = Capabilities(info.driver_capability_flags[0].get());
+        if !self.state.capabilities.has(DQO_RDA) {
+            let message = "the driver does not announce DQO-RDA, the only format of this device";
+            return Err(Failure::breach(Status::FailedPrecondition, &rules::DRIVER_FORMAT, message));
+        }
+        Ok(())
+    }
+
+    /// `GVE_ADMINQ_DESCRIBE_DEVICE`.
+    pub(super) fn describe_device(
+        &mut self,
+        context: &mut Context<'_>,
+        command: DescribeDevice,
+    ) -> Result<(), Failure> {
+        let version = command.device_descriptor_version.get();
+        if version != DEVICE_DESCRIPTOR_VERSION {
+            return Err(Failure::parameter(format!("device descriptor version {version}")));
+        }
+        let (count, options) = self.options();
+        let config = &self.config;
+        let total = size_of::<DeviceDescriptor>() + options.len();
+        let descriptor = DeviceDescriptor {
+            // Raw addressing uses no page lists.
+            max_registered_pages: 0.into(),
+            reserved1: 0.into(),
+            tx_queue_entries: config.tx_ring.default.into(),
+            rx_queue_entries: config.rx_ring.default.into(),
+            default_num_queues: config.queues.into(),
+            mtu: config.mtu.min(PAGE_MTU).into(),
+            counters: (2 * config.max_queues).into(),
+            tx_pages_per_qpl: 0.into(),
+            rx_pages_per_qpl: 0.into(),
+            mac: config.mac,
+            num_device_options: count.into(),
+            total_length: (total as u16).into(),
+            reserved2: [0; 6],
+        };
+        let available = command.available_length.get();
+        if (available as usize) < total {
+            return Err(Failure::parameter(format!("{available} bytes for a device descriptor of {total}")));
+        }
+        let mut bytes = descriptor.as_bytes().to_vec();
+        bytes.extend(options);
+        Ok(context.dma.write(command.device_descriptor_addr.get(), &bytes)?)
+    }
+
+    /// The device options, and how many they are. Those that need a capability are offered only to a driver
+    /// that announced it.
+    fn options(&self) -> (u16, Vec<u8>) {
+        let (config, offered) = (&self.config, self.config.options);
+        let capabilities = self.state.capabilities;
+        let buffer_sizes = offered.buffer_sizes && capabilities.has(FLEXIBLE_BUFFER_SIZE);
+        let features = [
+            (offered.modify_ring, FEATURE_MODIFY_RING),
+            (offered.jumbo_frames, FEATURE_JUMBO_FRAMES),
+            (buffer_sizes, FEATURE_BUFFER_SIZES),
+            (offered.flow_rules != 0, FEATURE_FLOW_STEERING),
+            (offered.rss_config, FEATURE_RSS_CONFIG),
+        ];
+        let features = features.iter().filter(|(on, _)| *on).fold(0, |mask, (_, feature)| mask | feature);
+        let mut options = OptionList::default();
+        options.add(
+            capabilities.has(DQO_RDA),
+            OptionId::DqoRda,
+            &OptionDqoRda { supported_features_mask: features.into(), reserved: 0.into() },
+        );
+        options.add(
+            offered.modify_ring,
+            OptionId::ModifyRing,
+            &OptionModifyRing {
+                supported_features_mask: FEATURE_MODIFY_RING.into(),
+                max_rx_ring_size: config.rx_ring.max.into(),
+                max_tx_ring_size: config.tx_ring.max.into(),
+                min_rx_ring_size: config.rx_ring.min.into(),
+                min_tx_ring_size: config.tx_ring.min.into(),
+            },
+        );
+        options.add(
+            offered.jumbo_frames,
+            OptionId::JumboFrames,
+            &OptionJumboFrames {
+                supported_features_mask: FEATURE_JUMBO_FRAMES.into(),
+                max_mtu: config.mtu.into(),
+                padding: [0; 2],
+            },
+        );
+        options.add(
+            buffer_sizes,
+            OptionId::BufferSizes,
+            &OptionBufferSizes {
+                supported_features_mask: FEATURE_BUFFER_SIZES.into(),
+                packet_buffer_size: config.max_buffer_size.into(),
+                header_buffer_size: 0.into(),
+            },
+        );
+        options.add(
+            offered.flow_rules != 0,
+            OptionId::FlowSteering,
+            &OptionFlowSteering {
+                supported_features_mask: FEATURE_FLOW_STEERING.into(),
+                reserved: 0.into(),
+                max_flow_rules: offered.flow_rules.into(),
+            },
+        );
+        options.add(
+            offered.rss_config,
+            OptionId::RssConfig,
+            &OptionRssConfig {
+                supported_features_mask: FEATURE_RSS_CONFIG.into(),
+                hash_key_size: super::rss::KEY_SIZE.into(),
+                hash_lut_size: super::rss::TABLE_SIZE.into(),
+            },
+        );
+        (options.count, options.bytes)
+    }
+}
+
+#[derive(Default)]
+struct OptionList {
+    count: u16,
+    bytes: Vec<u8>,
+}
+
+impl OptionList {
+    fn add(&mut self, offered: bool, id: OptionId, body: &(impl IntoBytes + Immutable)) {
+        if !offered {
+            return;
+        }
+        let body = body.as_bytes();
+        let head = DeviceOption {
+            option_id: (id as u16).into(),
+            option_length: (body.len() as u16).into(),
+            required_features_mask: 0.into(),
+        };
+        self.count += 1;
+        self.bytes.extend(head.as_bytes());
+        self.bytes.extend(body);
+    }
+}
+
+/// `gve_driver_capability_gqi_qpl`.
+const GQI_QPL: u32 = 0;
+/// `gve_driver_capability_gqi_rda`.
+const GQI_RDA: u32 = 1;
+/// `gve_driver_capability_dqo_rda`.
+const DQO_RDA: u32 = 3;
+/// `gve_driver_capability_flexible_buffer_size`.
+const FLEXIBLE_BUFFER_SIZE: u32 = 5;

@@ -1,0 +1,190 @@
+//! Creating and destroying queues.
+
+use nicvisor_core::{Context, DropReason, Rule};
+
+use super::Failure;
+use crate::config::RingSizes;
+use crate::device::Gve;
+use crate::doorbells;
+use crate::ring::CompletionRing;
+use crate::rules;
+use crate::rx::RxQueue;
+use crate::tx::TxQueue;
+use crate::wire::admin::{CreateRxQueue, CreateTxQueue, Id, QueueResources, RAW_ADDRESSING, Status};
+use crate::wire::{rx, tx};
+
+impl Gve {
+    /// `GVE_ADMINQ_CREATE_TX_QUEUE`.
+    pub(super) fn create_tx_queue(
+        &mut self,
+        context: &mut Context<'_>,
+        command: CreateTxQueue,
+    ) -> Result<(), Failure> {
+        let id = command.queue_id.get();
+        let exists = self.state.tx.get(id as usize).map(Option::is_some);
+        self.check_new_queue("TX", id, exists, command.ntfy_id.get(), command.queue_page_list_id.get())?;
+        let size = command.tx_ring_size.get();
+        let completions = command.tx_comp_ring_size.get();
+        self.check_ring(&self.config.tx_ring, "TX ring", size)?;
+        // The completion ring may be larger: every packet can complete twice.
+        if !completions.is_power_of_two() || completions < size {
+            return Err(ring_size(format!("completion ring of {completions} for a TX ring of {size}")));
+        }
+        let ring = command.tx_ring_addr.get();
+        let completion_ring = command.tx_comp_ring_addr.get();
+        check_memory(context, "TX ring", ring, size, tx::DESCRIPTOR_SIZE)?;
+        check_memory(context, "TX completion ring", completion_ring, completions, tx::COMPLETION_SIZE)?;
+        let resources = QueueResources { db_index: doorbells::tx_index(id).into(), counter_index: id.into() };
+        context.dma.write_object(command.queue_resources_addr.get(), &resources)?;
+        self.state.tx[id as usize] = Some(TxQueue::new(
+            id as u16,
+            ring,
+            size,
+            CompletionRing::new(completion_ring, completions),
+            command.ntfy_id.get(),
+        ));
+        Ok(())
+    }
+
+    /// `GVE_ADMINQ_CREATE_RX_QUEUE`.
+    pub(super) fn create_rx_queue(
+        &mut self,
+        context: &mut Context<'_>,
+        command: CreateRxQueue,
+    ) -> Result<(), Failure> {
+        let id = command.queue_id.get();
+        let exists = self.state.rx.get(id as usize).map(Option::is_some);
+        self.check_new_queue("RX", id, exists, command.ntfy_id.get(), command.queue_page_list_id.get())?;
+        let size = command.rx_ring_size.get();
+        let buffers = command.rx_buff_ring_size.get();
+        self.check_ring(&self.config.rx_ring, "RX ring", size)?;
+        self.check_ring(&self.config.rx_ring, "RX buffer ring", buffers)?;
+        if buffers > size {
+            return Err(ring_size(format!("completion ring of {size} for {buffers} buffers")));
+        }
+        self.check_buffers(&command)?;
+        let completion_ring = command.rx_desc_ring_addr.get();
+        let ring = command.rx_data_ring_addr.get();
+        check_memory(context, "RX completion ring", completion_ring, size, rx::COMPLETION_SIZE)?;
+        check_memory(context, "RX buffer ring", ring, buffers, rx::BUFFER_DESCRIPTOR_SIZE)?;
+        let resources = QueueResources {
+            db_index: doorbells::rx_index(id).into(),
+            counter_index: (u32::from(self.config.max_queues) + id).into(),
+        };
+        context.dma.write_object(command.queue_resources_addr.get(), &resources)?;
+        self.state.rx[id as usize] = Some(RxQueue::new(
+            id as u16,
+            ring,
+            buffers,
+            command.packet_buffer_size.get(),
+            CompletionRing::new(completion_ring, size),
+            command.ntfy_id.get(),
+        ));
+        Ok(())
+    }
+
+    /// `GVE_ADMINQ_DESTROY_TX_QUEUE`.
+    pub(super) fn destroy_tx_queue(&mut self, command: Id) -> Result<(), Failure> {
+        let id = command.id.get();
+        match self.state.tx.get_mut(id as usize).and_then(Option::take) {
+            Some(_) => Ok(()),
+            None => Err(no_queue("TX", id)),
+        }
+    }
+
+    /// `GVE_ADMINQ_DESTROY_RX_QUEUE`. Frames that waited for buffers of the queue are lost.
+    pub(super) fn destroy_rx_queue(&mut self, context: &mut Context<'_>, command: Id) -> Result<(), Failure> {
+        let id = command.id.get();
+        match self.state.rx.get_mut(id as usize).and_then(Option::take) {
+            Some(queue) => {
+                self.discard(context, queue, &DropReason::RESET);
+                Ok(())
+            }
+            None => Err(no_queue("RX", id)),
+        }
+    }
+
+    /// What holds for every new queue. `exists` is `None` for an id beyond the last queue.
+    fn check_new_queue(
+        &self,
+        kind: &str,
+        id: u32,
+        exists: Option<bool>,
+        block: u32,
+        page_list: u32,
+    ) -> Result<(), Failure> {
+        let Some(resources) = &self.state.resources else {
+            let message = format!("{kind} queue {id} created before device resources are configured");
+            return Err(Failure::breach(Status::FailedPrecondition, &rules::ADMIN_ORDER, message));
+        };
+        match exists {
+            None => return Err(Failure::parameter(format!("{kind} queue {id}"))),
+            Some(true) => {
+                let message = format!("{kind} queue {id} exists already");
+                return Err(Failure::breach(Status::AlreadyExists, &rules::ADMIN_OBJECT, message));
+            }
+            Some(false) => (),
+        }
+        if block as usize >= resources.blocks.len() {
+            let message =
+                format!("{kind} queue {id}: notification block {block} of {}", resources.blocks.len());
+            return Err(Failure::parameter(message));
+        }
+        if page_list != RAW_ADDRESSING {
+            return Err(Failure::parameter(format!("{kind} queue {id} with page list {page_list:#x}")));
+        }
+        Ok(())
+    }
+
+    fn check_ring(&self, sizes: &RingSizes, what: &str, size: u16) -> Result<(), Failure> {
+        let (min, max) = match self.config.options.modify_ring {
+            true => (sizes.min, sizes.max),
+            false => (sizes.default, sizes.default),
+        };
+        if !size.is_power_of_two() || !(min..=max).contains(&size) {
+            return Err(ring_size(format!("{what} of {size}, not a power of two from {min} to {max}")));
+        }
+        Ok(())
+    }
+
+    fn check_buffers(&self, command: &CreateRxQueue) -> Result<(), Failure> {
+        let size = command.packet_buffer_size.get();
+        let max =
+            if self.config.options.buffer_sizes { self.config.max_buffer_size } else { DEFAULT_BUFFER_SIZE };
+        if !(DEFAULT_BUFFER_SIZE..=max).contains(&size) {
+            let message = format!("RX buffers of {size} bytes, not {DEFAULT_BUFFER_SIZE} to {max}");
+            return Err(Failure::parameter(message));
+        }
+        if command.header_buffer_size.get() != 0 {
+            return Err(Failure::parameter("header split, which this device does not offer"));
+        }
+        Ok(())
+    }
+}
+
+fn check_memory(
+    context: &Context<'_>,
+    what: &str,
+    address: u64,
+    entries: u16,
+    entry_size: usize,
+) -> Result<(), Failure> {
+    if context.dma.is_memory(address, usize::from(entries) * entry_size) {
+        return Ok(());
+    }
+    let message = format!("{what} of {entries} entries at {address:#x}");
+    Err(Failure::breach(Status::InternalError, &rules::ADMIN_MEMORY, message))
+}
+
+fn ring_size(message: String) -> Failure {
+    const RULE: &Rule = &rules::RING_SIZE;
+    Failure::breach(Status::InvalidArgument, RULE, message)
+}
+
+fn no_queue(kind: &str, id: u32) -> Failure {
+    let message = format!("{kind} queue {id} destroyed, which does not exist");
+    Failure::breach(Status::NotFound, &rules::ADMIN_OBJECT, message)
+}
+
+/// `GVE_DEFAULT_RX_BUFFER_SIZE` (`gve.h`).
+const DEFAULT_BUFFER_SIZE: u16 = 2048;

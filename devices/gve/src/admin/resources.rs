@@ -1,0 +1,130 @@
+//! Device resources: notification blocks and counters; and page lists, which raw addressing does not use.
+
+use nicvisor_core::Context;
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+use crate::config::QueueFormat;
+use crate::device::Gve;
+use crate::doorbells;
+use crate::interrupts::NotifyBlock;
+use crate::rules;
+use crate::wire::admin::{
+    ConfigureDeviceResources, Id, PARAMETER_MTU, RegisterPageList, SetDriverParameter, Status,
+};
+
+/// What the driver set up before any queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resources {
+    /// Notification blocks.
+    pub(crate) blocks: Vec<NotifyBlock>,
+    /// MSI-X vector of the first block.
+    pub(crate) first_vector: u16,
+}
+
+impl Resources {
+    /// MSI-X vector of link and reset notifications: before or behind those of the blocks.
+    pub(crate) fn management_vector(&self) -> u16 {
+        if self.first_vector == 0 { self.blocks.len() as u16 } else { 0 }
+    }
+}
+
+impl Gve {
+    /// `GVE_ADMINQ_CONFIGURE_DEVICE_RESOURCES`.
+    pub(super) fn configure_resources(
+        &mut self,
+        context: &mut Context<'_>,
+        command: ConfigureDeviceResources,
+    ) -> Result<(), Failure> {
+        if self.state.resources.is_some() {
+            let message = "device resources are configured already";
+            return Err(Failure::breach(Status::AlreadyExists, &rules::ADMIN_ORDER, message));
+        }
+        if command.queue_format != QueueFormat::DqoRda as u8 {
+            let message = format!("the driver chose queue format {}", command.queue_format);
+            return Err(Failure::breach(Status::InvalidArgument, &rules::DRIVER_FORMAT, message));
+        }
+        let blocks = command.num_irq_dbs.get();
+        if blocks == 0 || blocks >= self.config.vectors().into() {
+            let message = format!("{blocks} notification blocks with {} vectors", self.config.vectors());
+            return Err(Failure::parameter(message));
+        }
+        let counters = command.num_counters.get();
+        if counters > u32::from(2 * self.config.max_queues) {
+            return Err(Failure::parameter(format!("{counters} counters")));
+        }
+        if !context.dma.is_memory(command.counter_array.get(), counters as usize * 4) {
+            let message = format!("counter array at {:#x}", command.counter_array.get());
+            return Err(Failure::breach(Status::InternalError, &rules::ADMIN_MEMORY, message));
+        }
+        let stride = command.irq_db_stride.get();
+        if stride < 4 || !stride.is_multiple_of(4) || stride > MAX_STRIDE {
+            return Err(Failure::parameter(format!("{stride} bytes between doorbell indices")));
+        }
+        let first_vector = command.ntfy_blk_msix_base_idx.get();
+        if first_vector > 1 {
+            return Err(Failure::parameter(format!("notification blocks start at vector {first_vector}")));
+        }
+        for block in 0..blocks {
+            let address = command.irq_db_addr.get().wrapping_add(u64::from(block) * u64::from(stride));
+            context.dma.write(address, &doorbells::interrupt_index(block).to_be_bytes())?;
+        }
+        self.state.resources = Some(Resources {
+            blocks: vec![NotifyBlock::default(); blocks as usize],
+            first_vector: first_vector as u16,
+        });
+        Ok(())
+    }
+
+    /// `GVE_ADMINQ_DECONFIGURE_DEVICE_RESOURCES`.
+    pub(super) fn deconfigure_resources(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        if self.state.resources.is_none() {
+            let message = "device resources are not configured";
+            return Err(Failure::breach(Status::FailedPrecondition, &rules::ADMIN_ORDER, message));
+        }
+        let leftovers = self.state.leftovers();
+        if !leftovers.is_empty() {
+            let message = format!("device resources deconfigured with {leftovers} in place");
+            return Err(Failure::breach(Status::FailedPrecondition, &rules::ADMIN_LEFTOVER, message));
+        }
+        self.drop_received(context, &nicvisor_core::DropReason::NOT_READY);
+        self.state.resources = None;
+        self.state.flow_rules.clear();
+        Ok(())
+    }
+
+    /// `GVE_ADMINQ_REGISTER_PAGE_LIST`. The device describes itself as having room for no page at all, as raw
+    /// addressing has no use for them.
+    pub(super) fn register_page_list(
+        &mut self,
+        _context: &mut Context<'_>,
+        command: RegisterPageList,
+    ) -> Result<(), Failure> {
+        let (id, pages) = (command.page_list_id.get(), command.num_pages.get());
+        let message = format!("page list {id} of {pages} pages on a device for raw addressing");
+        Err(Failure::breach(Status::ResourceExhausted, &rules::ADMIN_PARAMETER, message))
+    }
+
+    /// `GVE_ADMINQ_UNREGISTER_PAGE_LIST`.
+    pub(super) fn unregister_page_list(&mut self, command: Id) -> Result<(), Failure> {
+        let message = format!("page list {} was never registered", command.id);
+        Err(Failure::breach(Status::NotFound, &rules::ADMIN_OBJECT, message))
+    }
+
+    /// `GVE_ADMINQ_SET_DRIVER_PARAMETER`.
+    pub(super) fn set_driver_parameter(&mut self, command: SetDriverParameter) -> Result<(), Failure> {
+        let (kind, value) = (command.parameter_type.get(), command.parameter_value.get());
+        if kind != PARAMETER_MTU {
+            return Err(Failure::parameter(format!("driver parameter {kind}")));
+        }
+        if value > self.config.mtu.into() {
+            let message = format!("MTU {value}, above {}", self.config.mtu);
+            return Err(Failure::breach(Status::OutOfRange, &rules::ADMIN_PARAMETER, message));
+        }
+        self.state.driver_mtu = Some(value as u16);
+        Ok(())
+    }
+}
+
+/// The driver spaces doorbell indices by a cache line.
+const MAX_STRIDE: u32 = 4096;

@@ -1,0 +1,166 @@
+//! What the device finds out about a frame as it arrives: packet type, checksum verdicts, hash.
+
+use nicvisor_core::Frame;
+use nicvisor_net::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
+use nicvisor_net::parse::{Ip, IpVersion, Layers, Transport, TransportKind, parse};
+use serde::{Deserialize, Serialize};
+
+use super::ptype::{self, L3, L4};
+use crate::admin::{Flow, Packet, RssState};
+use crate::wire::rx::CompletionStatus;
+
+/// A frame in the NIC's memory, with all that its completion will say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Arrival {
+    pub(crate) frame: Frame,
+    pub(crate) packet_type: u16,
+    /// Bits of [`CompletionStatus`].
+    status: u8,
+    pub(crate) ipv6_ex_add: bool,
+    /// RSS hash, if anything in the packet is to be hashed.
+    pub(crate) hash: Option<u32>,
+}
+
+impl Arrival {
+    pub(crate) fn new(frame: Frame, rss: &RssState) -> Arrival {
+        let layers = parse(&frame.bytes);
+        let (l3, l4) = types(&layers);
+        Arrival {
+            packet_type: ptype::number(l3, l4),
+            status: verdicts(&frame.bytes, &layers, l4).bits(),
+            ipv6_ex_add: layers.ip.as_ref().is_some_and(|ip| has_routing_or_destination(&frame.bytes, ip)),
+            hash: rss.hash(&frame.bytes, &layers),
+            frame,
+        }
+    }
+
+    pub(crate) fn status(&self) -> CompletionStatus {
+        CompletionStatus::from_bits_truncate(self.status)
+    }
+
+    pub(crate) fn has_bad_checksum(&self) -> bool {
+        self.status().intersects(CompletionStatus::CHECKSUM_IP_ERROR | CompletionStatus::CHECKSUM_L4_ERROR)
+    }
+}
+
+fn types(layers: &Layers) -> (L3, L4) {
+    let Some(ip) = &layers.ip else { return (L3::Unknown, L4::Unknown) };
+    let l3 = match ip.version {
+        IpVersion::V4 => L3::Ipv4,
+        IpVersion::V6 => L3::Ipv6,
+    };
+    if ip.fragment.is_some() || layers.problem.is_some() {
+        return (l3, L4::Unknown);
+    }
+    let l4 = match layers.transport.map(|transport| transport.kind) {
+        Some(TransportKind::Tcp) => L4::Tcp,
+        Some(TransportKind::Udp) => L4::Udp,
+        Some(TransportKind::Icmp | TransportKind::Icmpv6) => L4::Icmp,
+        Some(TransportKind::Gre) | None => L4::Other,
+    };
+    (l3, l4)
+}
+
+fn verdicts(frame: &[u8], layers: &Layers, l4: L4) -> CompletionStatus {
+    let mut status = CompletionStatus::empty();
+    let Some(ip) = layers.ip.as_ref().filter(|_| layers.problem.is_none()) else { return status };
+    status |= CompletionStatus::L3_L4_PROCESSED;
+    if ip.version == IpVersion::V4 && !Sum::of(&frame[ip.offset..ip.transport_offset()]).is_valid() {
+        status |= CompletionStatus::CHECKSUM_IP_ERROR;
+    }
+    if let Some(transport) = layers.transport
+        && matches!(l4, L4::Tcp | L4::Udp | L4::Icmp)
+        && !transport_is_valid(frame, ip, transport)
+    {
+        status |= CompletionStatus::CHECKSUM_L4_ERROR;
+    }
+    status
+}
+
+/// Whether the transport checksum is right. UDP over IPv4 may go without one (RFC 768).
+fn transport_is_valid(frame: &[u8], ip: &Ip, transport: Transport) -> bool {
+    let Some(segment) = frame.get(transport.offset..ip.end) else { return false };
+    let unused = transport
+        .checksum_offset()
+        .and_then(|field| frame.get(field..field + 2))
+        .is_some_and(|field| field == [0, 0]);
+    if unused && transport.kind == TransportKind::Udp {
+        return ip.version == IpVersion::V4;
+    }
+    let pseudo = match transport.kind {
+        TransportKind::Icmp => Sum::ZERO,
+        _ => pseudo_header(frame, ip, segment.len() as u32),
+    };
+    pseudo.plus(Sum::of(segment)).is_valid()
+}
+
+/// The pseudo header's sum for `ip`, whose header is inside `frame`.
+pub(crate) fn pseudo_header(frame: &[u8], ip: &Ip, length: u32) -> Sum {
+    let field = |offset: usize| frame.get(ip.offset + offset..);
+    match ip.version {
+        IpVersion::V4 => {
+            match (field(12).and_then(<[u8]>::first_chunk), field(16).and_then(<[u8]>::first_chunk)) {
+                (Some(source), Some(destination)) => pseudo_ipv4(*source, *destination, ip.protocol, length),
+                _ => Sum::ZERO,
+            }
+        }
+        IpVersion::V6 => {
+            match (field(8).and_then(<[u8]>::first_chunk), field(24).and_then(<[u8]>::first_chunk)) {
+                (Some(source), Some(destination)) => pseudo_ipv6(source, destination, ip.protocol, length),
+                _ => Sum::ZERO,
+            }
+        }
+    }
+}
+
+/// Whether an IPv6 packet has a routing or destination options header.
+fn has_routing_or_destination(frame: &[u8], ip: &Ip) -> bool {
+    if ip.version != IpVersion::V6 {
+        return false;
+    }
+    let Some(mut next) = frame.get(ip.offset + 6).copied() else { return false };
+    let mut at = ip.offset + 40;
+    while at < ip.transport_offset() {
+        if next == ROUTING || next == DESTINATION {
+            return true;
+        }
+        let Some(header) = frame.get(at..at + 2) else { return false };
+        at += match next {
+            FRAGMENT => 8,
+            AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        next = header[0];
+    }
+    false
+}
+
+/// The packet as flow rules see it; `None` if no rule can match it.
+pub(crate) fn flow(frame: &[u8]) -> Option<Packet> {
+    let layers = parse(frame);
+    let ip = layers.ip.as_ref().filter(|ip| ip.fragment.is_none())?;
+    let header = frame.get(ip.offset..)?;
+    let mut flow = Flow::default();
+    match ip.version {
+        IpVersion::V4 => {
+            flow.source[..4].copy_from_slice(header.get(12..16)?);
+            flow.destination[..4].copy_from_slice(header.get(16..20)?);
+            flow.class = *header.get(1)?;
+        }
+        IpVersion::V6 => {
+            flow.source.copy_from_slice(header.get(8..24)?);
+            flow.destination.copy_from_slice(header.get(24..40)?);
+            flow.class = header.first()? << 4 | header.get(1)? >> 4;
+        }
+    }
+    // Ports, or the security parameter index; behind an authentication header's first four bytes.
+    let skip = if ip.protocol == AUTHENTICATION { 4 } else { 0 };
+    let ports = frame.get(ip.transport_offset() + skip..)?.first_chunk()?;
+    flow.ports = u32::from_be_bytes(*ports);
+    Some(Packet { ipv6: ip.version == IpVersion::V6, protocol: ip.protocol, flow })
+}
+
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;

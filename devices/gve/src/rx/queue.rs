@@ -1,0 +1,242 @@
+//! One receive queue.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use nicvisor_core::{Context, DmaError, FrameId};
+use serde::{Deserialize, Serialize};
+
+use super::classify::Arrival;
+use crate::config::Config;
+use crate::ring::CompletionRing;
+use crate::rules;
+use crate::wire::admin::Stat;
+use crate::wire::rx::{
+    BUFFER_DESCRIPTOR_SIZE, BufferDescriptor, Completion, CompletionStatus, MIN_DOORBELL_STEP,
+};
+
+/// A receive queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RxQueue {
+    pub(crate) id: u16,
+    ring: u64,
+    size: u16,
+    buffer_size: u16,
+    completions: CompletionRing,
+    /// Notification block.
+    pub(crate) block: u32,
+    /// Next descriptor to fetch.
+    next: u16,
+    /// Buffers in the device's hands, in the order in which they are used.
+    posted: VecDeque<Posted>,
+    /// Their ids.
+    ids: BTreeSet<u16>,
+    /// Frames that wait for buffers.
+    pub(crate) waiting: VecDeque<Arrival>,
+    pub(crate) stats: QueueStats,
+}
+
+/// A buffer in the device's hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Posted {
+    id: u16,
+    address: u64,
+}
+
+/// What became of the frame that waited longest.
+pub(crate) struct Delivery {
+    pub(crate) frame: FrameId,
+    pub(crate) length: u32,
+    pub(crate) completions: u64,
+    pub(crate) bad_checksum: bool,
+    pub(crate) result: Result<(), DmaError>,
+}
+
+impl RxQueue {
+    pub(crate) fn new(
+        id: u16,
+        ring: u64,
+        size: u16,
+        buffer_size: u16,
+        completions: CompletionRing,
+        block: u32,
+    ) -> RxQueue {
+        RxQueue {
+            id,
+            ring,
+            size,
+            buffer_size,
+            completions,
+            block,
+            next: 0,
+            posted: VecDeque::new(),
+            ids: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Whether enough buffers are posted for `arrival` to be delivered at once.
+    pub(crate) fn has_room_for(&self, arrival: &Arrival) -> bool {
+        self.waiting.is_empty() && self.buffers_for(arrival) <= self.posted.len()
+    }
+
+    /// Whether the ring is large enough for `arrival`.
+    pub(crate) fn can_ever_hold(&self, arrival: &Arrival) -> bool {
+        self.buffers_for(arrival) < self.size.into()
+    }
+
+    fn buffers_for(&self, arrival: &Arrival) -> usize {
+        arrival.frame.bytes.len().div_ceil(self.buffer_size.into())
+    }
+
+    /// Fetches the descriptors before `tail`.
+    pub(crate) fn fetch_buffers(&mut self, config: &Config, context: &mut Context<'_>, tail: u32) {
+        let queue = format!("rx {}", self.id);
+        if tail >= self.size.into() {
+            let message = format!("doorbell {tail} of a ring of {}", self.size);
+            rules::report(config, context, &rules::RX_DOORBELL, message, |finding| finding.queue = queue);
+            return;
+        }
+        let count = (tail as u16).wrapping_sub(self.next) & (self.size - 1);
+        if self.posted.len() + usize::from(count) >= self.size.into() {
+            let message = format!("{count} buffers posted behind {} unused ones", self.posted.len());
+            rules::report(config, context, &rules::RX_DOORBELL, message, |finding| finding.queue = queue);
+            return;
+        }
+        if count != 0 && count < MIN_DOORBELL_STEP {
+            let message = format!("doorbell moved by {count}");
+            rules::report(config, context, &rules::RX_DOORBELL_STEP, message, |finding| {
+                finding.queue = queue.clone();
+            });
+        }
+        for _ in 0..count {
+            let address = self.ring + u64::from(self.next) * BUFFER_DESCRIPTOR_SIZE as u64;
+            match context.dma.read_object::<BufferDescriptor>(address) {
+                Ok(descriptor) => self.post(config, context, &queue, &descriptor),
+                Err(error) => {
+                    let message = error.to_string();
+                    rules::report(config, context, &rules::RING_ADDRESS, message, |finding| {
+                        finding.queue = queue;
+                    });
+                    return;
+                }
+            }
+            self.next = (self.next + 1) & (self.size - 1);
+        }
+    }
+
+    fn post(
+        &mut self,
+        config: &Config,
+        context: &mut Context<'_>,
+        queue: &str,
+        descriptor: &BufferDescriptor,
+    ) {
+        let posted = Posted { id: descriptor.buf_id.get(), address: descriptor.buf_addr.get() };
+        let complaint = if !self.ids.insert(posted.id) {
+            Some((&rules::RX_BUFFER_ID, format!("buffer {} posted twice", posted.id)))
+        } else if !context.dma.is_memory(posted.address, self.buffer_size.into()) {
+            Some((&rules::RX_BUFFER_ADDRESS, format!("buffer {} at {:#x}", posted.id, posted.address)))
+        } else {
+            None
+        };
+        if let Some((rule, message)) = complaint {
+            rules::report(config, context, rule, message, |finding| {
+                finding.queue = queue.to_owned();
+                finding.descriptor = zerocopy::IntoBytes::as_bytes(descriptor).to_vec();
+            });
+        }
+        self.posted.push_back(posted);
+    }
+
+    /// Delivers the frame that waits longest, if the buffers suffice.
+    pub(crate) fn deliver_next(&mut self, context: &Context<'_>) -> Option<Delivery> {
+        let buffers = self.buffers_for(self.waiting.front()?);
+        if buffers > self.posted.len() {
+            return None;
+        }
+        let arrival = self.waiting.pop_front()?;
+        let bad_checksum = arrival.has_bad_checksum();
+        self.stats.bad_checksums += u64::from(bad_checksum);
+        Some(Delivery {
+            frame: arrival.frame.id,
+            length: arrival.frame.bytes.len() as u32,
+            completions: buffers as u64,
+            bad_checksum,
+            result: self.write(context, &arrival, buffers),
+        })
+    }
+
+    /// Fills the next `buffers` buffers and completes them. A buffer that cannot be written is completed with
+    /// an error, so that the driver gets it back.
+    fn write(&mut self, context: &Context<'_>, arrival: &Arrival, buffers: usize) -> Result<(), DmaError> {
+        let mut result = Ok(());
+        let chunks = arrival.frame.bytes.chunks(self.buffer_size.into());
+        for (index, (chunk, posted)) in chunks.zip(self.posted.drain(..buffers)).enumerate() {
+            self.ids.remove(&posted.id);
+            let written = context.dma.write(posted.address, chunk);
+            let last = index + 1 == buffers;
+            let mut status = arrival.status() | CompletionStatus::DESCRIPTOR_DONE;
+            status.set(CompletionStatus::END_OF_PACKET, last);
+            result = result.and(written);
+            let completion = Completion {
+                ipv6_ex_add: arrival.ipv6_ex_add,
+                rx_error: result.is_err(),
+                packet_type: arrival.packet_type,
+                packet_len: chunk.len() as u16,
+                generation: self.completions.generation,
+                status,
+                buf_id: posted.id,
+                hash: arrival.hash.unwrap_or(0),
+            };
+            result = result.and(self.completions.push(context, &completion.encode()));
+        }
+        result
+    }
+
+    /// Bytes of the frames that wait.
+    pub(crate) fn bytes_waiting(&self) -> usize {
+        self.waiting.iter().map(|arrival| arrival.frame.bytes.len()).sum()
+    }
+
+    /// Whether a state from outside is one that the code can go on from.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.size.is_power_of_two()
+            && self.next < self.size
+            && self.buffer_size != 0
+            && self.posted.len() < self.size.into()
+            && self.completions.is_sound()
+    }
+}
+
+/// What the device counts of a receive queue for the statistics report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct QueueStats {
+    pub(crate) drops: u64,
+    pub(crate) no_buffers: u64,
+    pub(crate) over_mru: u64,
+    pub(crate) bad_checksums: u64,
+}
+
+impl QueueStats {
+    /// The values as the report has them.
+    pub(crate) fn values(&self, queue: u16) -> [Stat; 4] {
+        let stat = |name: u32, value: u64| Stat {
+            stat_name: name.into(),
+            queue_id: u32::from(queue).into(),
+            value: value.into(),
+        };
+        [
+            stat(RX_QUEUE_DROP_CNT, self.drops),
+            stat(RX_NO_BUFFERS_POSTED, self.no_buffers),
+            stat(RX_DROPS_PACKET_OVER_MRU, self.over_mru),
+            stat(RX_DROPS_INVALID_CHECKSUM, self.bad_checksums),
+        ]
+    }
+}
+
+// `enum gve_stat_names`, the part that comes from the NIC.
+const RX_QUEUE_DROP_CNT: u32 = 65;
+const RX_NO_BUFFERS_POSTED: u32 = 66;
+const RX_DROPS_PACKET_OVER_MRU: u32 = 67;
+const RX_DROPS_INVALID_CHECKSUM: u32 = 68;
