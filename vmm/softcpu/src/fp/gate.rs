@@ -1,5 +1,6 @@
 //! Whether an instruction may run at all: what the control registers and pending x87 errors say.
 
+use crate::control::{CR0_EM, CR0_MP, CR0_NE, CR0_TS, CR4_OSFXSR, CR4_OSXMMEXCPT};
 use crate::{Cpu, Exception, Stop};
 
 impl Cpu {
@@ -86,10 +87,3 @@ impl Cpu {
         })
     }
 }
-
-const CR0_MP: u64 = 1 << 1;
-const CR0_EM: u64 = 1 << 2;
-const CR0_TS: u64 = 1 << 3;
-const CR0_NE: u64 = 1 << 5;
-const CR4_OSFXSR: u64 = 1 << 9;
-const CR4_OSXMMEXCPT: u64 = 1 << 10;

@@ -7,6 +7,7 @@
 //! state that Rust code relies on before it returns.
 
 pub(super) mod sse;
+pub(super) mod x87;
 
 /// Calls SSE2 intrinsics, which the compiler takes for unsafe wherever SSE2 is not named.
 macro_rules! sse2 {

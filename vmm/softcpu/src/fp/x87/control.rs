@@ -2,6 +2,7 @@
 
 use iced_x86::{Code, Instruction};
 
+use super::stack::C1;
 use crate::cpu::RAX;
 use crate::op::{Handler, Op};
 use crate::{Cpu, Env, Stop};
@@ -98,19 +99,16 @@ fn fdecstp(cpu: &mut Cpu, _env: &mut Env<'_>, _op: &Op) -> Result<(), Stop> {
 
 fn ffree(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_x87()?;
-    cpu.fpu.occupied &= !(1 << cpu.fpu.physical(op.destination));
+    cpu.fpu.free(op.destination);
     Ok(())
 }
 
 /// Undocumented but the same everywhere: `FFREE`, then pop.
 fn ffreep(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     ffree(cpu, env, op)?;
-    cpu.fpu.occupied &= !(1 << cpu.fpu.physical(0));
-    cpu.fpu.top = (cpu.fpu.top + 1) & 7;
+    cpu.fpu.pop();
     Ok(())
 }
 
 /// The exception flags with the stack fault bit.
 const EXCEPTIONS_AND_STACK_FAULT: u16 = 0x7f;
-/// Condition code 1.
-const C1: u16 = 1 << 9;

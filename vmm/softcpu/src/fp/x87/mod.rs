@@ -1,6 +1,11 @@
 //! x87 instructions.
 
+mod arithmetic;
+mod compare;
 mod control;
+mod environment;
+mod moves;
+mod stack;
 
 use iced_x86::Instruction;
 
@@ -8,5 +13,7 @@ use crate::op::Handler;
 
 /// The handler for `instruction` if it is one of these.
 pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
-    control::lookup(instruction)
+    [moves::lookup, arithmetic::lookup, compare::lookup, control::lookup, environment::lookup]
+        .into_iter()
+        .find_map(|lookup| lookup(instruction))
 }
