@@ -55,7 +55,8 @@ pub struct LsoRequest {
     pub kind: LsoKind,
     /// How many bytes at the packet's start are headers, to be repeated in front of each segment.
     pub header_len: usize,
-    /// Payload bytes in each segment but the last.
+    /// Payload bytes in each segment but the last. The guest decides about it, so a device refuses what is
+    /// below its minimum before it makes half a million frames of one packet.
     pub mss: usize,
     /// Whether the packet inside the tunnel is meant, not the outer one.
     pub inner: bool,
