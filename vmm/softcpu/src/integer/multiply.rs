@@ -1,7 +1,7 @@
 //! Multiplication and division.
 //!
-//! The flags that the manuals leave undefined: a multiplication sets SF and PF by the low half of the product
-//! and clears ZF and AF; a division leaves all flags alone.
+//! The flags that the manuals leave undefined stay as they are: all but CF and OF for a multiplication, all of
+//! them for a division.
 
 use iced_x86::{Instruction, Mnemonic};
 
@@ -103,14 +103,8 @@ fn multiply_signed<T: Width>(cpu: &mut Cpu, left: T, right: T) -> (T, T) {
         (low, high) = (product as u64, (product >> T::BITS) as u64);
         overflow = product != T::truncate(low).sign_extend() as i64;
     }
-    let low = T::truncate(low);
-    set_flags_product(cpu, low, overflow);
-    (low, T::truncate(high))
-}
-
-#[inline(always)]
-fn set_flags_product<T: Width>(cpu: &mut Cpu, low: T, overflow: bool) {
-    cpu.set_flags_result(low, overflow, overflow, false);
+    cpu.set_carry_overflow(overflow, overflow);
+    (T::truncate(low), T::truncate(high))
 }
 
 /// An operation on the accumulator pair (AX, DX:AX, EDX:EAX, RDX:RAX) and one operand.
@@ -129,7 +123,8 @@ impl Wide for Multiply {
         let left = cpu.get::<T>(RAX).zero_extend();
         let product = u128::from(left) * u128::from(operand.zero_extend());
         let (low, high) = (T::truncate(product as u64), T::truncate((product >> T::BITS) as u64));
-        set_flags_product(cpu, low, high != T::default());
+        let overflow = high != T::default();
+        cpu.set_carry_overflow(overflow, overflow);
         set_pair(cpu, low, high);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Shifts and rotates.
 //!
-//! OF is defined for a count of 1 only; for others it is computed by the same formula, and AF is left clear,
-//! which is what CPUs do.
+//! OF is defined for a count of 1 only; for others it is computed by the same formula. AF is not defined at
+//! all: shifts set it.
 
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
@@ -138,7 +138,7 @@ impl Shift for ShiftLeft {
         let value = value.zero_extend();
         let result = T::truncate(value << count);
         let carry = if T::BITS == 64 { value >> (64 - count) } else { value << count >> T::BITS } & 1 != 0;
-        cpu.set_flags_result(result, carry, result.sign() ^ carry, false);
+        cpu.set_flags_result(result, carry, result.sign() ^ carry, true);
         result
     }
 }
@@ -148,7 +148,7 @@ impl Shift for ShiftRight {
     fn apply<T: Width>(cpu: &mut Cpu, value: T, count: u32) -> T {
         let result = T::truncate(value.zero_extend() >> count);
         let carry = value.zero_extend() >> (count - 1) & 1 != 0;
-        cpu.set_flags_result(result, carry, top_two_differ(result), false);
+        cpu.set_flags_result(result, carry, top_two_differ(result), true);
         result
     }
 }
@@ -159,7 +159,7 @@ impl Shift for ShiftArithmetic {
         let value = value.sign_extend() as i64;
         let result = T::truncate((value >> count) as u64);
         let carry = value >> (count - 1) & 1 != 0;
-        cpu.set_flags_result(result, carry, false, false);
+        cpu.set_flags_result(result, carry, false, true);
         result
     }
 }
@@ -240,10 +240,11 @@ struct DoubleRight;
 impl DoubleShift for DoubleLeft {
     #[inline(always)]
     fn apply<T: Width>(cpu: &mut Cpu, value: T, fill: T, count: u32) -> T {
-        let (all, bits) = concatenate(value, fill);
+        let (all, bits) =
+            if T::BITS == 16 { (around(value, fill), 48) } else { (join(value, fill), 2 * T::BITS) };
         let result = T::truncate((all << count >> (bits - T::BITS)) as u64);
         let carry = all >> (bits - count) & 1 != 0;
-        cpu.set_flags_result(result, carry, result.sign() != value.sign(), false);
+        cpu.set_flags_result(result, carry, result.sign() != value.sign(), true);
         result
     }
 }
@@ -251,18 +252,23 @@ impl DoubleShift for DoubleLeft {
 impl DoubleShift for DoubleRight {
     #[inline(always)]
     fn apply<T: Width>(cpu: &mut Cpu, value: T, fill: T, count: u32) -> T {
-        let (all, _) = concatenate(fill, value);
+        let all = if T::BITS == 16 { around(value, fill) } else { join(fill, value) };
         let result = T::truncate((all >> count) as u64);
         let carry = all >> (count - 1) & 1 != 0;
-        cpu.set_flags_result(result, carry, result.sign() != value.sign(), false);
+        cpu.set_flags_result(result, carry, result.sign() != value.sign(), true);
         result
     }
 }
 
-/// `high` and `low` side by side, and how many bits that is. 16-bit operands may be shifted by up to 31, which
-/// the manuals leave undefined: what comes in after the fill is the value itself again.
+/// `high` and `low` side by side.
 #[inline(always)]
-fn concatenate<T: Width>(high: T, low: T) -> (u128, u32) {
-    let (high, low) = (u128::from(high.zero_extend()), u128::from(low.zero_extend()));
-    if T::BITS == 16 { (high << 32 | low << 16 | high, 48) } else { (high << T::BITS | low, 2 * T::BITS) }
+fn join<T: Width>(high: T, low: T) -> u128 {
+    u128::from(high.zero_extend()) << T::BITS | u128::from(low.zero_extend())
+}
+
+/// `fill` with `value` on both sides of it. 16-bit operands may be shifted by up to 31, which the manuals leave
+/// undefined: behind the fill, the value itself comes in again.
+#[inline(always)]
+fn around<T: Width>(value: T, fill: T) -> u128 {
+    u128::from(value.zero_extend()) << 32 | join(fill, value)
 }
