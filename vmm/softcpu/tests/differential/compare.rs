@@ -1,0 +1,150 @@
+//! Runs a form on both sides and compares.
+
+use std::cell::RefCell;
+
+use iced_x86::{Code, Instruction, Mnemonic};
+use proptest::array::{uniform16, uniform32};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::forms::{CENTER, Form, Random, all};
+use crate::machine::Machine;
+use crate::native;
+use crate::state::*;
+
+/// What may differ, because the architecture leaves it undefined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tolerance {
+    /// Flags.
+    pub(crate) flags: u64,
+    /// The result: nothing but traps and memory around is compared.
+    pub(crate) result: bool,
+}
+
+/// What a random execution starts from.
+#[derive(Clone, Debug)]
+struct Case {
+    registers: [u64; 16],
+    flags: u64,
+    /// Repeated over the data area.
+    memory: [u8; 32],
+    xmm: [u128; 16],
+    /// Decides about operands and everything else.
+    seed: u64,
+}
+
+/// Executes every form of the mnemonics that `select` wants `cases` times, and panics with all forms that come
+/// out differently from the host. `tolerance` says what may differ in a state that is about to be executed.
+pub(crate) fn check_all(
+    cases: u32,
+    select: impl Fn(Mnemonic) -> bool,
+    tolerance: impl Fn(&Instruction, &State) -> Tolerance,
+) {
+    check_codes(cases, |code| select(code.mnemonic()), tolerance);
+}
+
+/// As [`check_all`], by code.
+pub(crate) fn check_codes(
+    cases: u32,
+    select: impl Fn(Code) -> bool,
+    tolerance: impl Fn(&Instruction, &State) -> Tolerance,
+) {
+    let forms = all(select);
+    assert!(!forms.is_empty(), "no such instruction");
+    let machine = RefCell::new(Machine::new());
+    let mut failures = Vec::new();
+    for form in forms {
+        let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+        let result = TestRunner::new(config)
+            .run(&case(), |case| check(&form, &case, &mut machine.borrow_mut(), &tolerance));
+        if let Err(error) = result {
+            failures.push(format!("{form:?}: {error}"));
+        }
+    }
+    let shown = failures.iter().take(8).cloned().collect::<Vec<_>>().join("\n\n");
+    assert!(failures.is_empty(), "{} forms differ\n\n{shown}", failures.len());
+}
+
+fn check(
+    form: &Form,
+    case: &Case,
+    machine: &mut Machine,
+    tolerance: &impl Fn(&Instruction, &State) -> Tolerance,
+) -> Result<(), TestCaseError> {
+    let mut state = case.state();
+    let (code, instruction) = form.encode(&mut state, &mut Random(case.seed));
+    let tolerance = tolerance(&instruction, &state);
+    let expected = native::run(&code, &state);
+    let actual = machine.run(&code, &state);
+    match difference(&expected, &actual, tolerance) {
+        None => Ok(()),
+        Some(what) => Err(TestCaseError::fail(format!(
+            "{:?} {code:02x?}: {what}\nbefore\n{state}on the host (trap {:?})\n{}in softcpu (trap {:?})\n{}",
+            instruction.code(),
+            expected.trap,
+            expected.state,
+            actual.trap,
+            actual.state
+        ))),
+    }
+}
+
+/// The first thing that is different.
+fn difference(expected: &Outcome, actual: &Outcome, tolerance: Tolerance) -> Option<String> {
+    let (host, ours) = (&expected.state, &actual.state);
+    if expected.trap != actual.trap {
+        return Some("trap".into());
+    }
+    if host.rip != ours.rip {
+        return Some("rip".into());
+    }
+    if tolerance.result {
+        return None;
+    }
+    let flags = (host.flags ^ ours.flags) & !tolerance.flags;
+    if flags != 0 {
+        return Some(format!("flags {flags:03x}"));
+    }
+    if let Some(number) = (0..16).find(|&number| host.registers[number] != ours.registers[number]) {
+        return Some(REGISTER_NAMES[number].into());
+    }
+    if let Some(at) = (0..DATA_BYTES).find(|&at| host.memory[at] != ours.memory[at]) {
+        let (host, ours) = (host.memory[at], ours.memory[at]);
+        return Some(format!(
+            "memory at {:x}: {host:02x} on the host, {ours:02x} in softcpu",
+            DATA + at as u64
+        ));
+    }
+    let (host, ours) = (host.fx.clone().without_pointers(), ours.fx.clone().without_pointers());
+    let at = (0..FX_BYTES).find(|&at| host.0[at] != ours.0[at])?;
+    let line = at & !15;
+    let (host, ours) = (&host.0[line..line + 16], &ours.0[line..line + 16]);
+    Some(format!("FXSAVE image at {line}: {host:02x?} on the host, {ours:02x?} in softcpu"))
+}
+
+impl Case {
+    fn state(&self) -> State {
+        let mut state = State::new();
+        let mut random = Random(!self.seed);
+        state.registers = self.registers;
+        state.registers[4] = CENTER + 0x800 + random.below(16);
+        state.flags = self.flags & 0xcd5;
+        for (at, byte) in state.memory.iter_mut().enumerate() {
+            *byte = self.memory[at % self.memory.len()];
+        }
+        for (number, value) in self.xmm.iter().enumerate() {
+            state.fx.set_xmm(number, *value);
+        }
+        state
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    (uniform16(number()), any::<u64>(), uniform32(any::<u8>()), uniform16(any::<u128>()), any::<u64>())
+        .prop_map(|(registers, flags, memory, xmm, seed)| Case { registers, flags, memory, xmm, seed })
+}
+
+/// Numbers of all magnitudes.
+fn number() -> impl Strategy<Value = u64> {
+    any::<u64>().prop_map(|seed| Random(seed).number())
+}

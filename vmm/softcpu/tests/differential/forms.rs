@@ -1,0 +1,460 @@
+//! All forms of instructions, and how to make an executable example of one.
+
+use iced_x86::{
+    Code, Encoder, EncodingKind, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register,
+};
+
+use crate::state::*;
+
+/// One encoding of an instruction, with a register or memory where it leaves the choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) code: Code,
+    pub(crate) memory: bool,
+}
+
+/// The forms of all instructions that exist in 64-bit mode and that `select` wants.
+pub(crate) fn all(select: impl Fn(Code) -> bool) -> Vec<Form> {
+    let mut forms = Vec::new();
+    for code in Code::values().filter(|&code| select(code)) {
+        let info = code.op_code();
+        if info.encoding() != EncodingKind::Legacy || !info.intel_decoder64() || !info.mode64() {
+            continue;
+        }
+        let kinds: Vec<Kind> = (0..info.op_count()).map(|operand| info.op_kind(operand)).collect();
+        if kinds.iter().any(|kind| is_register_or_memory(*kind)) {
+            forms.push(Form { code, memory: false });
+            forms.push(Form { code, memory: true });
+        } else {
+            forms.push(Form { code, memory: kinds.contains(&Kind::mem) || kinds.contains(&Kind::mem_offs) });
+        }
+    }
+    forms
+}
+
+impl Form {
+    /// Encodes the form with random operands and makes `state` such that they are within reach: memory
+    /// operands and the stack in the data area, branch targets in the code page.
+    pub(crate) fn encode(&self, state: &mut State, random: &mut Random) -> (Vec<u8>, Instruction) {
+        // Some choices of operands cannot be encoded together (AH with R8), others would not be harmless.
+        for _ in 0..1000 {
+            let mut attempt = state.clone();
+            let mut instruction = self.choose_operands(&mut attempt, random);
+            let mut encoder = Encoder::new(64);
+            if prepare(&mut instruction, &mut attempt, random) && encoder.encode(&instruction, CODE).is_ok() {
+                *state = attempt;
+                return (encoder.take_buffer(), instruction);
+            }
+        }
+        panic!("{self:?} cannot be encoded");
+    }
+
+    fn choose_operands(&self, state: &mut State, random: &mut Random) -> Instruction {
+        let info = self.code.op_code();
+        let mut instruction = Instruction::default();
+        instruction.set_code(self.code);
+        let narrow = random.chance(4);
+        for operand in 0..info.op_count() {
+            let kind = info.op_kind(operand);
+            if kind == Kind::mem || kind == Kind::mem_offs || self.memory && is_register_or_memory(kind) {
+                instruction.set_op_kind(operand, OpKind::Memory);
+                choose_address(&mut instruction, kind, state, random);
+            } else if let Some(register) = register(kind, random) {
+                instruction.set_op_kind(operand, OpKind::Register);
+                instruction.set_op_register(operand, register);
+            } else if let Some(immediate) = immediate(self.code, kind) {
+                instruction.set_op_kind(operand, immediate);
+                let value = if kind == Kind::imm8_const_1 { 1 } else { random.number() as i64 };
+                instruction.try_set_immediate_i64(operand, truncate(value, immediate)).unwrap();
+            } else {
+                choose_implicit(&mut instruction, (operand, kind), narrow, state, random);
+            }
+        }
+        if info.can_use_lock_prefix() && self.memory && random.chance(4) {
+            instruction.set_has_lock_prefix(true);
+        }
+        if info.can_use_rep_prefix() && self.code.is_string_instruction() {
+            match random.below(3) {
+                0 => instruction.set_has_rep_prefix(true),
+                1 => instruction.set_has_repne_prefix(true),
+                _ => {}
+            }
+        }
+        instruction
+    }
+}
+
+/// A memory operand somewhere around [`CENTER`], by a random kind of address.
+fn choose_address(instruction: &mut Instruction, kind: Kind, state: &mut State, random: &mut Random) {
+    let target = CENTER + random.below(64);
+    if kind == Kind::mem_offs {
+        let wide = random.chance(2);
+        instruction.set_memory_displ_size(if wide { 8 } else { 4 });
+        instruction.set_memory_displacement64(target);
+        return;
+    }
+    // Forms that are compared 16 bytes at a time mostly want to be aligned.
+    let target = if random.chance(8) { target } else { target & !15 | align_for(instruction, random) };
+    match random.below(8) {
+        0 => {
+            instruction.set_memory_base(Register::RIP);
+            instruction.set_memory_displ_size(8);
+            instruction.set_memory_displacement64(target);
+        }
+        1 => {
+            instruction.set_memory_displ_size(8);
+            instruction.set_memory_displacement64(target);
+        }
+        mode => {
+            let narrow = mode == 2;
+            let base = random.below(16) as usize;
+            let index = random.below(16) as usize;
+            let displacement = random.number() as i8 as i64;
+            let mut address = displacement as u64;
+            if mode >= 5 && index != 4 && index != base {
+                instruction.set_memory_index(address_register(index, narrow));
+                let scale = 1 << random.below(4);
+                instruction.set_memory_index_scale(scale);
+                state.registers[index] = random.number() as i8 as u64;
+                address = address.wrapping_add(state.registers[index].wrapping_mul(u64::from(scale)));
+            }
+            instruction.set_memory_base(address_register(base, narrow));
+            state.registers[base] = target.wrapping_sub(address);
+            if narrow {
+                state.registers[base] = state.registers[base] & 0xffff_ffff | random.number() << 32;
+            }
+            let size = if random.chance(2) {
+                1
+            } else if narrow {
+                4
+            } else {
+                8
+            };
+            instruction.set_memory_displ_size(size);
+            instruction.set_memory_displacement64(if narrow {
+                displacement as u32 as u64
+            } else {
+                displacement as u64
+            });
+        }
+    }
+}
+
+fn align_for(instruction: &Instruction, random: &mut Random) -> u64 {
+    if instruction.memory_size().size() >= 16 { 0 } else { random.below(16) }
+}
+
+fn address_register(number: usize, narrow: bool) -> Register {
+    if narrow { GPR32[number] } else { GPR64[number] }
+}
+
+/// Operands that the opcode implies or that are not chosen freely. `narrow` is for 32-bit addresses.
+fn choose_implicit(
+    instruction: &mut Instruction,
+    (operand, kind): (u32, Kind),
+    narrow: bool,
+    state: &mut State,
+    random: &mut Random,
+) {
+    // Strings are often equal: memory repeats every 32 bytes.
+    let address = CENTER + 64 * random.below(8) + if random.chance(2) { 0 } else { random.below(64) };
+    let address = address | if narrow { random.number() << 32 } else { 0 };
+    let op_kind = match kind {
+        Kind::seg_rSI => {
+            state.registers[6] = address;
+            if narrow { OpKind::MemorySegESI } else { OpKind::MemorySegRSI }
+        }
+        Kind::es_rDI => {
+            state.registers[7] = address;
+            if narrow { OpKind::MemoryESEDI } else { OpKind::MemoryESRDI }
+        }
+        Kind::seg_rDI => {
+            state.registers[7] = address;
+            if narrow { OpKind::MemorySegEDI } else { OpKind::MemorySegRDI }
+        }
+        Kind::seg_rBX_al => {
+            instruction.set_memory_base(Register::RBX);
+            instruction.set_memory_index(Register::AL);
+            state.registers[3] = CENTER;
+            OpKind::Memory
+        }
+        Kind::br64_1 | Kind::br64_4 => {
+            let range = if kind == Kind::br64_1 { 0x60 } else { 0xf00 };
+            instruction.set_near_branch64(CODE + 0x10 + random.below(range));
+            OpKind::NearBranch64
+        }
+        _ => panic!("{:?}: operand kind {kind:?}", instruction.code()),
+    };
+    instruction.set_op_kind(operand, op_kind);
+}
+
+/// Adapts `state` to what the instruction does besides its operands; false when it cannot be executed safely
+/// with these operands.
+fn prepare(instruction: &mut Instruction, state: &mut State, random: &mut Random) -> bool {
+    let uses = |register: Register| {
+        [instruction.memory_base(), instruction.memory_index()]
+            .iter()
+            .any(|used| *used != Register::None && used.full_register() == register.full_register())
+    };
+    let source = instruction.op1_register();
+    let target = memory_address(instruction, state);
+    match instruction.mnemonic() {
+        Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
+            if instruction.op0_kind() == OpKind::Memory && instruction.op1_kind() == OpKind::Register =>
+        {
+            if uses(source) || source.full_register() == Register::RSP {
+                return false;
+            }
+            state.registers[source.number()] = (random.number() as i16 >> 1) as i64 as u64;
+        }
+        Mnemonic::Cmpxchg | Mnemonic::Cmpxchg8b | Mnemonic::Cmpxchg16b if random.chance(2) => {
+            let size = instruction.memory_size().size();
+            if uses(Register::RAX) || uses(Register::RDX) {
+                return false;
+            }
+            if instruction.op0_kind() == OpKind::Memory {
+                let offset = (target - DATA) as usize;
+                let mut value = [0; 16];
+                value[..size].copy_from_slice(&state.memory[offset..offset + size]);
+                let value = u128::from_le_bytes(value);
+                match instruction.mnemonic() {
+                    Mnemonic::Cmpxchg8b => {
+                        state.registers[0] = value as u32 as u64;
+                        state.registers[2] = (value >> 32) as u64;
+                    }
+                    Mnemonic::Cmpxchg16b => {
+                        state.registers[0] = value as u64;
+                        state.registers[2] = (value >> 64) as u64;
+                    }
+                    _ => state.registers[0] = value as u64,
+                }
+            } else {
+                state.registers[0] = state.registers[instruction.op0_register().full_register().number()];
+            }
+        }
+        Mnemonic::Enter => {
+            instruction.set_immediate16(random.below(0x800) as u16);
+            instruction.set_immediate8_2nd(random.number() as u8);
+            state.registers[5] = CENTER + random.below(64);
+        }
+        Mnemonic::Leave => state.registers[5] = CENTER + random.below(64),
+        Mnemonic::Jmp | Mnemonic::Call => {
+            let place = CODE + 0x20 + random.below(0xf00);
+            match instruction.op0_kind() {
+                OpKind::Register if instruction.op0_register() == Register::RSP => return false,
+                OpKind::Register => state.registers[instruction.op0_register().number()] = place,
+                OpKind::Memory => write(state, target, place),
+                _ => {}
+            }
+        }
+        Mnemonic::Ret => write(state, state.registers[4], CODE + 0x20 + random.below(0xf00)),
+        _ if instruction.code().is_string_instruction() => state.registers[1] = random.below(80),
+        _ => {}
+    }
+    // The stack is wherever memory may be.
+    let stack_user = instruction.stack_pointer_increment() != 0 || instruction.mnemonic() == Mnemonic::Enter;
+    !stack_user || (DATA + 0x100..DATA + DATA_BYTES as u64 - 0x100).contains(&state.registers[4])
+}
+
+/// The address of the memory operand.
+pub(crate) fn memory_address(instruction: &Instruction, state: &State) -> u64 {
+    let value = |register: Register| match register {
+        Register::None | Register::RIP | Register::AL => 0,
+        register => state.registers[register.full_register().number()],
+    };
+    let address = value(instruction.memory_base())
+        .wrapping_add(
+            value(instruction.memory_index()).wrapping_mul(u64::from(instruction.memory_index_scale())),
+        )
+        .wrapping_add(instruction.memory_displacement64());
+    if instruction.memory_base().is_gpr32() { address & 0xffff_ffff } else { address }
+}
+
+fn write(state: &mut State, address: u64, value: u64) {
+    let offset = (address - DATA) as usize;
+    state.memory[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn is_register_or_memory(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::r8_or_mem
+            | Kind::r16_or_mem
+            | Kind::r32_or_mem
+            | Kind::r64_or_mem
+            | Kind::mm_or_mem
+            | Kind::xmm_or_mem
+    )
+}
+
+/// A random register of the kind, or the one that the opcode implies.
+fn register(kind: Kind, random: &mut Random) -> Option<Register> {
+    let number = random.below(16) as usize;
+    Some(match kind {
+        Kind::r8_or_mem | Kind::r8_reg | Kind::r8_opcode => GPR8[random.below(20) as usize],
+        Kind::r16_or_mem | Kind::r16_reg | Kind::r16_rm | Kind::r16_opcode | Kind::r16_reg_mem => {
+            GPR16[number]
+        }
+        Kind::r32_or_mem | Kind::r32_reg | Kind::r32_rm | Kind::r32_opcode | Kind::r32_reg_mem => {
+            GPR32[number]
+        }
+        Kind::r64_or_mem | Kind::r64_reg | Kind::r64_rm | Kind::r64_opcode | Kind::r64_reg_mem => {
+            GPR64[number]
+        }
+        Kind::xmm_or_mem | Kind::xmm_reg | Kind::xmm_rm => Register::XMM0 + number as u32,
+        Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => Register::MM0 + (number as u32 & 7),
+        Kind::sti_opcode => Register::ST0 + (number as u32 & 7),
+        Kind::st0 => Register::ST0,
+        Kind::al => Register::AL,
+        Kind::cl => Register::CL,
+        Kind::ax => Register::AX,
+        Kind::dx => Register::DX,
+        Kind::eax => Register::EAX,
+        Kind::rax => Register::RAX,
+        _ => return None,
+    })
+}
+
+/// How an immediate of the kind is represented.
+fn immediate(code: Code, kind: Kind) -> Option<OpKind> {
+    Some(match kind {
+        Kind::imm8 if code.mnemonic() == Mnemonic::Enter => OpKind::Immediate8_2nd,
+        Kind::imm8 | Kind::imm8_const_1 => OpKind::Immediate8,
+        Kind::imm8sex16 => OpKind::Immediate8to16,
+        Kind::imm8sex32 => OpKind::Immediate8to32,
+        Kind::imm8sex64 => OpKind::Immediate8to64,
+        Kind::imm16 => OpKind::Immediate16,
+        Kind::imm32 => OpKind::Immediate32,
+        Kind::imm32sex64 => OpKind::Immediate32to64,
+        Kind::imm64 => OpKind::Immediate64,
+        _ => return None,
+    })
+}
+
+/// What of `value` an immediate can hold.
+fn truncate(value: i64, kind: OpKind) -> i64 {
+    match kind {
+        OpKind::Immediate8 | OpKind::Immediate8_2nd => i64::from(value as u8),
+        OpKind::Immediate16 => i64::from(value as u16),
+        OpKind::Immediate32 => i64::from(value as u32),
+        OpKind::Immediate8to16 | OpKind::Immediate8to32 | OpKind::Immediate8to64 => i64::from(value as i8),
+        OpKind::Immediate32to64 => i64::from(value as i32),
+        _ => value,
+    }
+}
+
+/// A small generator, seeded by proptest (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Less than `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True once in `times`.
+    pub(crate) fn chance(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A number that is more likely than others to be at the edge of something.
+    pub(crate) fn number(&mut self) -> u64 {
+        let value = self.next();
+        match self.below(8) {
+            0 => value & 0x3f,
+            1 => (value & 0x3f).wrapping_neg(),
+            2 => 1u64.rotate_left(value as u32),
+            3 => (1u64 << (value & 63)).wrapping_sub(1),
+            4 => value >> (value & 63),
+            5 => (value as i64 >> (value & 63)) as u64,
+            _ => value,
+        }
+    }
+}
+
+/// Around where memory operands lie.
+pub(crate) const CENTER: u64 = DATA + DATA_BYTES as u64 / 2;
+
+const GPR8: [Register; 20] = [
+    Register::AL,
+    Register::CL,
+    Register::DL,
+    Register::BL,
+    Register::AH,
+    Register::CH,
+    Register::DH,
+    Register::BH,
+    Register::SPL,
+    Register::BPL,
+    Register::SIL,
+    Register::DIL,
+    Register::R8L,
+    Register::R9L,
+    Register::R10L,
+    Register::R11L,
+    Register::R12L,
+    Register::R13L,
+    Register::R14L,
+    Register::R15L,
+];
+const GPR16: [Register; 16] = [
+    Register::AX,
+    Register::CX,
+    Register::DX,
+    Register::BX,
+    Register::SP,
+    Register::BP,
+    Register::SI,
+    Register::DI,
+    Register::R8W,
+    Register::R9W,
+    Register::R10W,
+    Register::R11W,
+    Register::R12W,
+    Register::R13W,
+    Register::R14W,
+    Register::R15W,
+];
+const GPR32: [Register; 16] = [
+    Register::EAX,
+    Register::ECX,
+    Register::EDX,
+    Register::EBX,
+    Register::ESP,
+    Register::EBP,
+    Register::ESI,
+    Register::EDI,
+    Register::R8D,
+    Register::R9D,
+    Register::R10D,
+    Register::R11D,
+    Register::R12D,
+    Register::R13D,
+    Register::R14D,
+    Register::R15D,
+];
+const GPR64: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
