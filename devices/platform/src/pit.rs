@@ -100,7 +100,7 @@ impl Pit {
 
     fn port_b(&self, now: Time) -> u8 {
         let channel = &self.channels[2];
-        let refresh = now.as_nanos() / REFRESH_NANOSECONDS % 2 != 0;
+        let refresh = (now.as_nanos() / REFRESH_NANOSECONDS) & 1 != 0;
         u8::from(channel.gate())
             | u8::from(self.speaker) << 1
             | u8::from(refresh) << 4

@@ -90,10 +90,8 @@ impl Rtc {
             self.held = Some(self.calendar(now));
         }
         self.cells[STATUS_B] = value;
-        if !halt {
-            if let Some(calendar) = self.held.take() {
-                self.show(now, calendar);
-            }
+        if !halt && let Some(calendar) = self.held.take() {
+            self.show(now, calendar);
         }
         self.start_periodic(now);
     }
@@ -147,7 +145,7 @@ impl Rtc {
     }
 
     fn encode(&self, number: u8) -> u8 {
-        if self.cells[STATUS_B] & BINARY != 0 { number } else { number / 10 << 4 | number % 10 }
+        if self.cells[STATUS_B] & BINARY != 0 { number } else { ((number / 10) << 4) | (number % 10) }
     }
 
     fn decode(&self, value: u8) -> u8 {
@@ -158,7 +156,7 @@ impl Rtc {
         if self.cells[STATUS_B] & HOURS_24 != 0 {
             return self.encode(hour);
         }
-        let half_day = if hour % 12 == 0 { 12 } else { hour % 12 };
+        let half_day = (hour + 11) % 12 + 1;
         self.encode(half_day) | if hour >= 12 { AFTERNOON } else { 0 }
     }
 

@@ -52,7 +52,7 @@ mod tests {
         #[test]
         fn places_are_aligned_disjoint_and_inside(sizes in prop::collection::vec(4_u32..24, 1..40)) {
             let window = 0xc000_0000..0xe000_0000;
-            let mut taken = vec![0xc800_0000..0xc800_1000];
+            let mut taken: Vec<_> = std::iter::once(0xc800_0000..0xc800_1000).collect();
             for size in sizes.into_iter().map(|bits| 1 << bits) {
                 let before = taken.clone();
                 let address = allocate(&window, size, &mut taken).unwrap();

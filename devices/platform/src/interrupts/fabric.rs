@@ -140,13 +140,13 @@ impl InterruptFabric {
         let register = address & 0xff0;
         let value = crate::access::value(data);
         // Registers are 32 bits at multiples of 16; anything else is undefined, and ignored here.
-        let whole = address % 16 == 0 && data.len() >= 4;
+        let whole = address.is_multiple_of(16) && data.len() >= 4;
         if self.is_local(cpu, address) {
             if whole {
                 self.write_local(cpu, (register >> 4) as u32, value & 0xffff_ffff, now);
             }
         } else if address & !0xfff == IO_APIC_BASE {
-            if address % 16 == 0 {
+            if address.is_multiple_of(16) {
                 let messages = self.io_apic.write(register, value as u32);
                 messages.into_iter().for_each(|message| self.send(message));
             }

@@ -128,13 +128,12 @@ impl LocalApic {
     /// A write to IA32_APIC_BASE; false if the CPU refuses it.
     pub(super) fn set_base(&mut self, value: u64) -> bool {
         let mode = |base: u64| (base & BASE_ENABLE != 0, base & BASE_X2APIC != 0);
-        let allowed = match (mode(self.base), mode(value)) {
-            (_, (false, true)) => false,
-            ((true, true), (true, false)) => false,
-            ((false, _), (true, true)) => false,
-            _ => true,
-        };
-        if !allowed || value & !BASE_WRITABLE != 0 {
+        // x2APIC mode is entered from xAPIC mode only, and left only by disabling the APIC.
+        let forbidden = matches!(
+            (mode(self.base), mode(value)),
+            (_, (false, true)) | ((true, true), (true, false)) | ((false, _), (true, true))
+        );
+        if forbidden || value & !BASE_WRITABLE != 0 {
             return false;
         }
         let was = mode(self.base);
