@@ -198,7 +198,7 @@ impl VirtioDevice for Console {
             CONTROL_OUTPUT => self.drain_control(queues),
             _ => {
                 let number = if queue < CONTROL_INPUT { 0 } else { queue / 2 - 1 };
-                if queue % 2 == 0 { self.fill(queues, number) } else { self.drain(queues, number) }
+                if queue.is_multiple_of(2) { self.fill(queues, number) } else { self.drain(queues, number) }
             }
         }
     }

@@ -8,6 +8,8 @@
 
 mod console;
 mod device;
+#[cfg(test)]
+mod driver;
 mod queue;
 mod transport;
 mod wire;

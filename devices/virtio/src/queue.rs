@@ -33,8 +33,8 @@ pub struct Queues<'a, 'c> {
     pub context: &'a mut Context<'c>,
     pub(crate) slots: &'a mut [Slot],
     pub(crate) line: &'a mut Line,
-    /// How many chains may still be taken in this call. Rings that overlap could otherwise go on for ever: a
-    /// used index that lies on the available index makes each chain given back a new one.
+    /// How many chains may still be taken in this call. A guest CPU that runs at the same time could otherwise
+    /// keep the device in one call for ever; whatever it adds meanwhile it also notifies.
     pub(crate) budget: usize,
 }
 
