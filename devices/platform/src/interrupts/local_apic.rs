@@ -435,8 +435,8 @@ impl LocalApic {
 const BASE_BOOTSTRAP: u64 = 1 << 8;
 const BASE_X2APIC: u64 = 1 << 10;
 const BASE_ENABLE: u64 = 1 << 11;
-/// Bootstrap flag, mode bits and an address of up to 46 bits.
-const BASE_WRITABLE: u64 = 0x3fff_ffff_f000 | BASE_BOOTSTRAP | BASE_X2APIC | BASE_ENABLE;
+/// Bootstrap flag, mode bits and a page address of 40 bits, the baseline CPU's physical address width.
+const BASE_WRITABLE: u64 = 0xff_ffff_f000 | BASE_BOOTSTRAP | BASE_X2APIC | BASE_ENABLE;
 /// Vectors below are reserved for exceptions.
 const FIRST_LEGAL_VECTOR: u8 = 16;
 
