@@ -71,15 +71,16 @@ fn check(
     machine: &mut Machine,
     tolerance: &impl Fn(&Instruction, &State) -> Tolerance,
 ) -> Result<(), TestCaseError> {
-    let mut state = case.state();
+    let mut state = case.state(form.bits);
     let (code, instruction) = form.encode(&mut state, &mut Random(case.seed));
     let tolerance = tolerance(&instruction, &state);
-    let expected = native::run(&code, &state);
-    let actual = machine.run(&code, &state);
+    let expected = native::run(&code, form.bits, &state);
+    let actual = machine.run(&code, form.bits, &state);
     match difference(&expected, &actual, tolerance) {
         None => Ok(()),
         Some(what) => Err(TestCaseError::fail(format!(
-            "{:?} {code:02x?}: {what}\nbefore\n{state}on the host (trap {:?})\n{}in softcpu (trap {:?})\n{}",
+            "{}-bit {:?} {code:02x?}: {what}\nbefore\n{state}on the host (trap {:?})\n{}in softcpu (trap {:?})\n{}",
+            form.bits,
             instruction.code(),
             expected.trap,
             expected.state,
@@ -123,17 +124,25 @@ fn difference(expected: &Outcome, actual: &Outcome, tolerance: Tolerance) -> Opt
 }
 
 impl Case {
-    fn state(&self) -> State {
+    fn state(&self, bits: u32) -> State {
         let mut state = State::new();
         let mut random = Random(!self.seed);
-        state.registers = self.registers;
+        if bits == 64 {
+            state.registers = self.registers;
+        } else {
+            for number in 0..8 {
+                state.registers[number] = self.registers[number] as u32 as u64;
+            }
+        }
         state.registers[4] = CENTER + 0x800 + random.below(16);
         state.flags = self.flags & 0xcd5;
         for (at, byte) in state.memory.iter_mut().enumerate() {
             *byte = self.memory[at % self.memory.len()];
         }
         for (number, value) in self.xmm.iter().enumerate() {
-            state.fx.set_xmm(number, *value);
+            if bits == 64 || number < 8 {
+                state.fx.set_xmm(number, *value);
+            }
         }
         state
     }

@@ -11,25 +11,37 @@ use crate::state::*;
 pub(crate) struct Form {
     pub(crate) code: Code,
     pub(crate) memory: bool,
+    /// Of the code segment: 64 or 32.
+    pub(crate) bits: u32,
 }
 
-/// The forms of all instructions that exist in 64-bit mode and that `select` wants.
+/// The forms of all instructions that exist in 64-bit and 32-bit code and that `select` wants. Those that cut
+/// the instruction pointer to 16 bits are left out, for they lead to where the host has no memory.
 pub(crate) fn all(select: impl Fn(Code) -> bool) -> Vec<Form> {
     let mut forms = Vec::new();
     for code in Code::values().filter(|&code| select(code)) {
         let info = code.op_code();
-        if info.encoding() != EncodingKind::Legacy || !info.intel_decoder64() || !info.mode64() {
+        let kinds: Vec<Kind> = (0..info.op_count()).map(|operand| info.op_kind(operand)).collect();
+        let narrow = kinds.iter().any(|kind| matches!(kind, Kind::br16_1 | Kind::br16_2));
+        if info.encoding() != EncodingKind::Legacy || narrow || is_narrow_branch(code) {
             continue;
         }
-        let kinds: Vec<Kind> = (0..info.op_count()).map(|operand| info.op_kind(operand)).collect();
-        if kinds.iter().any(|kind| is_register_or_memory(*kind)) {
-            forms.push(Form { code, memory: false });
-            forms.push(Form { code, memory: true });
-        } else {
-            forms.push(Form { code, memory: kinds.contains(&Kind::mem) || kinds.contains(&Kind::mem_offs) });
+        for bits in [64, 32] {
+            let exists = if bits == 64 { info.mode64() && info.intel_decoder64() } else { info.mode32() };
+            if exists && kinds.iter().any(|kind| is_register_or_memory(*kind)) {
+                forms.push(Form { code, memory: false, bits });
+                forms.push(Form { code, memory: true, bits });
+            } else if exists {
+                let memory = kinds.iter().any(|kind| matches!(kind, Kind::mem | Kind::mem_offs));
+                forms.push(Form { code, memory, bits });
+            }
         }
     }
     forms
+}
+
+fn is_narrow_branch(code: Code) -> bool {
+    matches!(code, Code::Jmp_rm16 | Code::Call_rm16 | Code::Retnw | Code::Retnw_imm16)
 }
 
 impl Form {
@@ -40,9 +52,12 @@ impl Form {
         for _ in 0..1000 {
             let mut attempt = state.clone();
             let mut instruction = self.choose_operands(&mut attempt, random);
-            let mut encoder = Encoder::new(64);
+            let mut encoder = Encoder::new(self.bits);
             if prepare(&mut instruction, &mut attempt, random) && encoder.encode(&instruction, CODE).is_ok() {
                 *state = attempt;
+                if self.bits == 32 {
+                    state.registers.iter_mut().for_each(|register| *register &= 0xffff_ffff);
+                }
                 return (encoder.take_buffer(), instruction);
             }
         }
@@ -53,13 +68,13 @@ impl Form {
         let info = self.code.op_code();
         let mut instruction = Instruction::default();
         instruction.set_code(self.code);
-        let narrow = random.chance(4);
+        let narrow = self.bits == 32 || random.chance(4);
         for operand in 0..info.op_count() {
             let kind = info.op_kind(operand);
             if kind == Kind::mem || kind == Kind::mem_offs || self.memory && is_register_or_memory(kind) {
                 instruction.set_op_kind(operand, OpKind::Memory);
-                choose_address(&mut instruction, kind, state, random);
-            } else if let Some(register) = register(kind, random) {
+                self.choose_address(&mut instruction, kind, state, random);
+            } else if let Some(register) = self.register(kind, random) {
                 instruction.set_op_kind(operand, OpKind::Register);
                 instruction.set_op_register(operand, register);
             } else if let Some(immediate) = immediate(self.code, kind) {
@@ -67,7 +82,7 @@ impl Form {
                 let value = if kind == Kind::imm8_const_1 { 1 } else { random.number() as i64 };
                 instruction.try_set_immediate_i64(operand, truncate(value, immediate)).unwrap();
             } else {
-                choose_implicit(&mut instruction, (operand, kind), narrow, state, random);
+                self.choose_implicit(&mut instruction, (operand, kind), narrow, state, random);
             }
         }
         if info.can_use_lock_prefix() && self.memory && random.chance(4) {
@@ -82,110 +97,161 @@ impl Form {
         }
         instruction
     }
-}
 
-/// A memory operand somewhere around [`CENTER`], by a random kind of address.
-fn choose_address(instruction: &mut Instruction, kind: Kind, state: &mut State, random: &mut Random) {
-    let target = CENTER + random.below(64);
-    if kind == Kind::mem_offs {
-        let wide = random.chance(2);
-        instruction.set_memory_displ_size(if wide { 8 } else { 4 });
-        instruction.set_memory_displacement64(target);
-        return;
-    }
-    // Forms that are compared 16 bytes at a time mostly want to be aligned.
-    let target = if random.chance(8) { target } else { target & !15 | align_for(instruction, random) };
-    match random.below(8) {
-        0 => {
-            instruction.set_memory_base(Register::RIP);
-            instruction.set_memory_displ_size(8);
-            instruction.set_memory_displacement64(target);
-        }
-        1 => {
-            instruction.set_memory_displ_size(8);
-            instruction.set_memory_displacement64(target);
-        }
-        mode => {
-            let narrow = mode == 2;
-            let base = random.below(16) as usize;
-            let index = random.below(16) as usize;
-            let displacement = random.number() as i8 as i64;
-            let mut address = displacement as u64;
-            if mode >= 5 && index != 4 && index != base {
-                instruction.set_memory_index(address_register(index, narrow));
-                let scale = 1 << random.below(4);
-                instruction.set_memory_index_scale(scale);
-                state.registers[index] = random.number() as i8 as u64;
-                address = address.wrapping_add(state.registers[index].wrapping_mul(u64::from(scale)));
-            }
-            instruction.set_memory_base(address_register(base, narrow));
-            state.registers[base] = target.wrapping_sub(address);
-            if narrow {
-                state.registers[base] = state.registers[base] & 0xffff_ffff | random.number() << 32;
-            }
-            let size = if random.chance(2) {
-                1
-            } else if narrow {
-                4
-            } else {
-                8
-            };
+    /// A memory operand somewhere around [`CENTER`], by a random kind of address.
+    fn choose_address(
+        &self,
+        instruction: &mut Instruction,
+        kind: Kind,
+        state: &mut State,
+        random: &mut Random,
+    ) {
+        // Operands of 16 bytes mostly want to be aligned.
+        let aligned = instruction.memory_size().size() >= 16 && !random.chance(8);
+        let target = CENTER + if aligned { 16 * random.below(4) } else { random.below(64) };
+        let full = self.bits as u64 / 8;
+        if kind == Kind::mem_offs {
+            let size = if random.chance(2) { full as u32 } else { 4 };
             instruction.set_memory_displ_size(size);
-            instruction.set_memory_displacement64(if narrow {
-                displacement as u32 as u64
-            } else {
-                displacement as u64
-            });
+            instruction.set_memory_displacement64(target);
+            return;
         }
+        if self.bits == 32 && instruction.mnemonic() == Mnemonic::Lea && random.chance(2) {
+            return choose_address16(instruction, random);
+        }
+        let mode = random.below(8);
+        if mode < 2 {
+            if mode == 0 && self.bits == 64 {
+                instruction.set_memory_base(Register::RIP);
+            }
+            instruction.set_memory_displ_size(full as u32);
+            instruction.set_memory_displacement64(target);
+            return;
+        }
+        let narrow = mode == 2 || self.bits == 32;
+        let base = random.below(self.registers()) as usize;
+        let index = random.below(self.registers()) as usize;
+        let displacement = random.number() as i8 as i64;
+        let mut address = displacement as u64;
+        if mode >= 5 && index != 4 && index != base {
+            instruction.set_memory_index(address_register(index, narrow));
+            let scale = 1 << random.below(4);
+            instruction.set_memory_index_scale(scale);
+            state.registers[index] = random.number() as i8 as u64;
+            address = address.wrapping_add(state.registers[index].wrapping_mul(u64::from(scale)));
+        }
+        instruction.set_memory_base(address_register(base, narrow));
+        state.registers[base] = target.wrapping_sub(address);
+        if narrow && self.bits == 64 {
+            state.registers[base] = state.registers[base] & 0xffff_ffff | random.number() << 32;
+        }
+        let size = if random.chance(2) {
+            1
+        } else if narrow {
+            4
+        } else {
+            8
+        };
+        instruction.set_memory_displ_size(size);
+        let displacement = displacement as u64 & if narrow { 0xffff_ffff } else { u64::MAX };
+        instruction.set_memory_displacement64(displacement);
+    }
+
+    /// Operands that the opcode implies or that are not chosen freely. `narrow` is for 32-bit addresses.
+    fn choose_implicit(
+        &self,
+        instruction: &mut Instruction,
+        (operand, kind): (u32, Kind),
+        narrow: bool,
+        state: &mut State,
+        random: &mut Random,
+    ) {
+        // Strings are often equal: memory repeats every 32 bytes.
+        let address = CENTER + 64 * random.below(8) + if random.chance(2) { 0 } else { random.below(64) };
+        let above = if narrow && self.bits == 64 { random.number() << 32 } else { 0 };
+        let op_kind = match kind {
+            Kind::seg_rSI => {
+                state.registers[6] = address | above;
+                if narrow { OpKind::MemorySegESI } else { OpKind::MemorySegRSI }
+            }
+            Kind::es_rDI => {
+                state.registers[7] = address | above;
+                if narrow { OpKind::MemoryESEDI } else { OpKind::MemoryESRDI }
+            }
+            Kind::seg_rDI => {
+                state.registers[7] = address | above;
+                if narrow { OpKind::MemorySegEDI } else { OpKind::MemorySegRDI }
+            }
+            Kind::seg_rBX_al => {
+                instruction.set_memory_base(if narrow { Register::EBX } else { Register::RBX });
+                instruction.set_memory_index(Register::AL);
+                state.registers[3] = CENTER | above;
+                OpKind::Memory
+            }
+            Kind::br64_1 | Kind::br64_4 | Kind::br32_1 | Kind::br32_4 => {
+                let short = matches!(kind, Kind::br64_1 | Kind::br32_1);
+                let target = CODE + 0x10 + random.below(if short { 0x60 } else { 0xf00 });
+                if self.bits == 64 {
+                    instruction.set_near_branch64(target);
+                    OpKind::NearBranch64
+                } else {
+                    instruction.set_near_branch32(target as u32);
+                    OpKind::NearBranch32
+                }
+            }
+            _ => panic!("{:?}: operand kind {kind:?}", instruction.code()),
+        };
+        instruction.set_op_kind(operand, op_kind);
+    }
+
+    /// A random register of the kind, or the one that the opcode implies.
+    fn register(&self, kind: Kind, random: &mut Random) -> Option<Register> {
+        let number = random.below(self.registers()) as usize;
+        let eight = if self.bits == 64 { 20 } else { 8 };
+        Some(match kind {
+            Kind::r8_or_mem | Kind::r8_reg | Kind::r8_opcode => GPR8[random.below(eight) as usize],
+            Kind::r16_or_mem | Kind::r16_reg | Kind::r16_rm | Kind::r16_opcode | Kind::r16_reg_mem => {
+                GPR16[number]
+            }
+            Kind::r32_or_mem | Kind::r32_reg | Kind::r32_rm | Kind::r32_opcode | Kind::r32_reg_mem => {
+                GPR32[number]
+            }
+            Kind::r64_or_mem | Kind::r64_reg | Kind::r64_rm | Kind::r64_opcode | Kind::r64_reg_mem => {
+                GPR64[number]
+            }
+            Kind::xmm_or_mem | Kind::xmm_reg | Kind::xmm_rm => Register::XMM0 + number as u32,
+            Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => Register::MM0 + (number as u32 & 7),
+            Kind::sti_opcode => Register::ST0 + (number as u32 & 7),
+            Kind::st0 => Register::ST0,
+            Kind::al => Register::AL,
+            Kind::cl => Register::CL,
+            Kind::ax => Register::AX,
+            Kind::dx => Register::DX,
+            Kind::eax => Register::EAX,
+            Kind::rax => Register::RAX,
+            _ => return None,
+        })
+    }
+
+    /// How many registers of each kind there are.
+    fn registers(&self) -> u64 {
+        if self.bits == 64 { 16 } else { 8 }
     }
 }
 
-fn align_for(instruction: &Instruction, random: &mut Random) -> u64 {
-    if instruction.memory_size().size() >= 16 { 0 } else { random.below(16) }
+/// A 16-bit address, for `LEA`, which does not access it.
+fn choose_address16(instruction: &mut Instruction, random: &mut Random) {
+    use Register::{BP, BX, DI, None, SI};
+    let pairs = [(BX, SI), (BX, DI), (BP, SI), (BP, DI), (SI, None), (DI, None), (BP, None), (BX, None)];
+    let (base, index) = pairs[random.below(8) as usize];
+    instruction.set_memory_base(base);
+    instruction.set_memory_index(index);
+    instruction.set_memory_displ_size(2);
+    instruction.set_memory_displacement64(random.number() & 0xffff);
 }
 
 fn address_register(number: usize, narrow: bool) -> Register {
     if narrow { GPR32[number] } else { GPR64[number] }
-}
-
-/// Operands that the opcode implies or that are not chosen freely. `narrow` is for 32-bit addresses.
-fn choose_implicit(
-    instruction: &mut Instruction,
-    (operand, kind): (u32, Kind),
-    narrow: bool,
-    state: &mut State,
-    random: &mut Random,
-) {
-    // Strings are often equal: memory repeats every 32 bytes.
-    let address = CENTER + 64 * random.below(8) + if random.chance(2) { 0 } else { random.below(64) };
-    let address = address | if narrow { random.number() << 32 } else { 0 };
-    let op_kind = match kind {
-        Kind::seg_rSI => {
-            state.registers[6] = address;
-            if narrow { OpKind::MemorySegESI } else { OpKind::MemorySegRSI }
-        }
-        Kind::es_rDI => {
-            state.registers[7] = address;
-            if narrow { OpKind::MemoryESEDI } else { OpKind::MemoryESRDI }
-        }
-        Kind::seg_rDI => {
-            state.registers[7] = address;
-            if narrow { OpKind::MemorySegEDI } else { OpKind::MemorySegRDI }
-        }
-        Kind::seg_rBX_al => {
-            instruction.set_memory_base(Register::RBX);
-            instruction.set_memory_index(Register::AL);
-            state.registers[3] = CENTER;
-            OpKind::Memory
-        }
-        Kind::br64_1 | Kind::br64_4 => {
-            let range = if kind == Kind::br64_1 { 0x60 } else { 0xf00 };
-            instruction.set_near_branch64(CODE + 0x10 + random.below(range));
-            OpKind::NearBranch64
-        }
-        _ => panic!("{:?}: operand kind {kind:?}", instruction.code()),
-    };
-    instruction.set_op_kind(operand, op_kind);
 }
 
 /// Adapts `state` to what the instruction does besides its operands; false when it cannot be executed safely
@@ -285,34 +351,6 @@ fn is_register_or_memory(kind: Kind) -> bool {
             | Kind::mm_or_mem
             | Kind::xmm_or_mem
     )
-}
-
-/// A random register of the kind, or the one that the opcode implies.
-fn register(kind: Kind, random: &mut Random) -> Option<Register> {
-    let number = random.below(16) as usize;
-    Some(match kind {
-        Kind::r8_or_mem | Kind::r8_reg | Kind::r8_opcode => GPR8[random.below(20) as usize],
-        Kind::r16_or_mem | Kind::r16_reg | Kind::r16_rm | Kind::r16_opcode | Kind::r16_reg_mem => {
-            GPR16[number]
-        }
-        Kind::r32_or_mem | Kind::r32_reg | Kind::r32_rm | Kind::r32_opcode | Kind::r32_reg_mem => {
-            GPR32[number]
-        }
-        Kind::r64_or_mem | Kind::r64_reg | Kind::r64_rm | Kind::r64_opcode | Kind::r64_reg_mem => {
-            GPR64[number]
-        }
-        Kind::xmm_or_mem | Kind::xmm_reg | Kind::xmm_rm => Register::XMM0 + number as u32,
-        Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => Register::MM0 + (number as u32 & 7),
-        Kind::sti_opcode => Register::ST0 + (number as u32 & 7),
-        Kind::st0 => Register::ST0,
-        Kind::al => Register::AL,
-        Kind::cl => Register::CL,
-        Kind::ax => Register::AX,
-        Kind::dx => Register::DX,
-        Kind::eax => Register::EAX,
-        Kind::rax => Register::RAX,
-        _ => return None,
-    })
 }
 
 /// How an immediate of the kind is represented.

@@ -87,7 +87,12 @@ fn branches() {
 #[test]
 fn stack() {
     check_codes(CASES, |code| matches!(code.mnemonic(), Push | Pop) && is_general(code), exact);
-    check_all(CASES, |mnemonic| matches!(mnemonic, Enter | Leave), exact);
+    check_all(CASES, |mnemonic| matches!(mnemonic, Enter | Leave | Pusha | Pushad | Popa | Popad), exact);
+}
+
+#[test]
+fn decimal() {
+    check_all(CASES, |mnemonic| matches!(mnemonic, Aaa | Aas | Aam | Aad | Daa | Das | Bound), undefined);
 }
 
 #[test]
@@ -107,6 +112,9 @@ fn status() {
 fn undefined(instruction: &Instruction, state: &State) -> Tolerance {
     let flags = match instruction.mnemonic() {
         And | Or | Xor | Test => AF,
+        Aaa | Aas => OF | SF | ZF | PF,
+        Aam | Aad => OF | AF | CF,
+        Daa | Das => OF,
         Mul | Imul => SF | ZF | AF | PF,
         Div | Idiv => ARITHMETIC,
         Bt | Bts | Btr | Btc => OF | SF | AF | PF,
@@ -155,7 +163,8 @@ fn is_general(code: Code) -> bool {
     let info = code.op_code();
     (0..info.op_count()).all(|operand| {
         let name = format!("{:?}", info.op_kind(operand));
-        !["seg_reg", "cr_reg", "dr_reg", "tr_reg", "fs", "gs"].contains(&name.as_str())
+        !["seg_reg", "cr_reg", "dr_reg", "tr_reg", "es", "cs", "ss", "ds", "fs", "gs"]
+            .contains(&name.as_str())
     })
 }
 

@@ -2,7 +2,7 @@
 
 use nicvisor_memory::GuestRam;
 use softcpu::fp::Extended;
-use softcpu::segment::DescriptorTable;
+use softcpu::segment::*;
 use softcpu::{Bus, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
 use vm_memory::{Bytes, GuestAddress};
 
@@ -29,13 +29,13 @@ impl Machine {
         Machine { engine: Engine::new(ram.clone(), 1, CpuidTable::default()), ram }
     }
 
-    /// Executes `code` from `state`.
-    pub(crate) fn run(&mut self, code: &[u8], state: &State) -> Outcome {
+    /// Executes `code` from `state` in a code segment of `bits`.
+    pub(crate) fn run(&mut self, code: &[u8], bits: u32, state: &State) -> Outcome {
         let mut page = [INT3; CODE_BYTES];
         page[..code.len()].copy_from_slice(code);
         self.ram.write_slice(&page, GuestAddress(CODE)).unwrap();
         self.ram.write_slice(&state.memory, GuestAddress(DATA)).unwrap();
-        self.load(state);
+        self.load(state, bits);
         loop {
             let (_, exit) = self.engine.run(0, &mut NoBus, 1);
             assert_eq!(exit, Exit::Budget, "the CPU stopped");
@@ -46,9 +46,16 @@ impl Machine {
         }
     }
 
-    fn load(&mut self, state: &State) {
+    fn load(&mut self, state: &State, bits: u32) {
         let cpu = self.engine.cpu_mut(0);
         cpu.enter_flat_long(state.rip);
+        if bits == 32 {
+            // As 32-bit user code of a 64-bit system.
+            let data = Segment::flat(0x2b, TYPE_WRITABLE | TYPE_ACCESSED, ATTRIBUTE_32_BIT);
+            cpu.segments = [data; 6];
+            cpu.segments[CS] =
+                Segment::flat(0x23, TYPE_CODE | TYPE_WRITABLE | TYPE_ACCESSED, ATTRIBUTE_32_BIT);
+        }
         cpu.gdtr = DescriptorTable { base: GDT, limit: 0x1f };
         cpu.idtr = DescriptorTable { base: IDT, limit: 32 * 16 - 1 };
         cpu.tr.base = TSS;

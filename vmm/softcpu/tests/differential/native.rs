@@ -10,8 +10,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::state::*;
 
-/// Executes `code`, which must be harmless outside of the memory at [`DATA`], from `state`.
-pub(crate) fn run(code: &[u8], state: &State) -> Outcome {
+/// Executes `code`, which must be harmless outside of the memory at [`DATA`], from `state` in a code segment of
+/// `bits`.
+pub(crate) fn run(code: &[u8], bits: u32, state: &State) -> Outcome {
     let _exclusive = acquire();
     // SAFETY: `acquire` has mapped both areas, and nobody else uses them while we hold its lock.
     unsafe {
@@ -19,8 +20,14 @@ pub(crate) fn run(code: &[u8], state: &State) -> Outcome {
         ptr::copy_nonoverlapping(code.as_ptr(), CODE as *mut u8, code.len());
         ptr::copy_nonoverlapping(state.memory.as_ptr(), DATA as *mut u8, DATA_BYTES);
     }
-    let mut exchange =
-        Exchange { entered: false, host: [0; GREGS], host_fp: [0; FX_BYTES], state: state.clone(), trap: 0 };
+    let mut exchange = Exchange {
+        entered: false,
+        selector: if bits == 64 { CODE64 } else { CODE32 },
+        host: [0; GREGS],
+        host_fp: [0; FX_BYTES],
+        state: state.clone(),
+        trap: 0,
+    };
     // SAFETY: the handler finds the exchange through EXCHANGE while it runs, on this thread only. All
     // registers are as before when it has returned the second time, so to the compiler nothing but memory has
     // changed.
@@ -43,6 +50,8 @@ pub(crate) fn run(code: &[u8], state: &State) -> Outcome {
 struct Exchange {
     /// The state has been swapped in.
     entered: bool,
+    /// For CS.
+    selector: i64,
     host: [i64; GREGS],
     host_fp: [u8; FX_BYTES],
     state: State,
@@ -70,6 +79,8 @@ fn acquire() -> MutexGuard<'static, bool> {
         *ready = true;
     }
     use_signal_stack();
+    // SAFETY: 64-bit code does not use these segment registers; 32-bit code wants flat ones.
+    unsafe { core::arch::asm!("mov ds, {0:e}", "mov es, {0:e}", in(reg) DATA32) };
     ready
 }
 
@@ -114,6 +125,8 @@ extern "C" fn on_trap(signal: i32, _info: *mut libc::siginfo_t, context: *mut li
                 gregs[register as usize] = *value as i64;
             }
             gregs[libc::REG_RIP as usize] = exchange.state.rip as i64;
+            let segments = &mut gregs[libc::REG_CSGSFS as usize];
+            *segments = *segments & !0xffff | exchange.selector;
             let flags = &mut gregs[libc::REG_EFL as usize];
             *flags = *flags & !FLAGS | exchange.state.flags as i64 & FLAGS;
             load_fp(fp, &exchange.state.fx.0);
@@ -147,6 +160,10 @@ unsafe fn load_fp(frame: *mut u8, image: &[u8; FX_BYTES]) {
 }
 
 const INT3: u8 = 0xcc;
+/// Linux's selectors of user segments.
+const CODE64: i64 = 0x33;
+const CODE32: i64 = 0x23;
+const DATA32: u32 = 0x2b;
 /// Vector of `INT3`.
 const BREAKPOINT: u8 = 3;
 const SIGNAL_STACK: usize = 64 << 10;
