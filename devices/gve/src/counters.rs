@@ -1,5 +1,6 @@
 //! What the device counted since power-on.
 
+use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 
 macro_rules! counters {
@@ -22,18 +23,6 @@ counters! {
     tx_frames,
     /// Their bytes.
     tx_bytes,
-    /// Packets that the driver handed over.
-    tx_packets,
-    /// Of those, packets to be segmented.
-    tx_tso_packets,
-    /// Largest IPv4 packet handed over, from the IP header on.
-    tx_ipv4_max,
-    /// Largest IPv6 packet handed over, from the IP header on.
-    tx_ipv6_max,
-    /// IPv4 packets handed over that are too long for a 16-bit length.
-    tx_ipv4_above_64k,
-    /// IPv6 packets handed over that are too long for a 16-bit length.
-    tx_ipv6_above_64k,
     /// Packets whose checksum the device filled in.
     tx_checksums,
     /// Packet completions.
@@ -64,4 +53,17 @@ counters! {
     management_interrupts,
     /// Resets by the driver or the bus.
     resets,
+}
+
+/// What the driver handed over, by name.
+pub(crate) fn handed(stats: &HandedStats) -> [(&'static str, u64); 7] {
+    [
+        ("tx_packets", stats.packets),
+        ("tx_packet_bytes", stats.bytes),
+        ("tx_tso_packets", stats.segmented),
+        ("tx_ipv4_max", stats.longest_ipv4),
+        ("tx_ipv6_max", stats.longest_ipv6),
+        ("tx_ipv4_above_64k", stats.big_ipv4),
+        ("tx_ipv6_above_64k", stats.big_ipv6),
+    ]
 }

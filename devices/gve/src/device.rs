@@ -2,12 +2,13 @@
 
 use nicvisor_core::pci::{Bar, BarKind, Identity, Port, RestoreError};
 use nicvisor_core::{Context, DropReason, Frame, PciDevice, Time};
+use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::admin::{AdminQueue, Capabilities, FlowRules, Resources, RssState, StatsReport};
 use crate::config::{Config, ConfigError};
-use crate::counters::Counters;
+use crate::counters::{self, Counters};
 use crate::doorbells;
 use crate::registers::{self, DeviceStatus, Registers};
 use crate::rx::RxQueue;
@@ -42,6 +43,7 @@ impl Gve {
         let old = std::mem::replace(&mut self.state, State::power_on(&self.config));
         self.state.registers = old.registers.after_reset();
         self.state.counters = old.counters;
+        self.state.handed = old.handed;
         self.state.counters.resets += 1;
         self.state.admin.executed = old.admin.executed;
         self.state.admin.failed = old.admin.failed;
@@ -77,6 +79,8 @@ pub(crate) struct State {
     /// Bytes of the NIC's memory taken by frames that wait for buffers.
     pub(crate) memory_used: u32,
     pub(crate) counters: Counters,
+    /// Packets that the driver handed over.
+    pub(crate) handed: HandedStats,
 }
 
 impl State {
@@ -94,6 +98,7 @@ impl State {
             rx: vec![None; config.max_queues.into()],
             memory_used: 0,
             counters: Counters::default(),
+            handed: HandedStats::default(),
         }
     }
 
@@ -187,7 +192,9 @@ impl PciDevice for Gve {
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
-        let mut counters = self.state.counters.list();
+        let handed = counters::handed(&self.state.handed);
+        let mut counters: Vec<_> = handed.map(|(name, value)| (name.to_owned(), value)).into();
+        counters.extend(self.state.counters.list());
         counters.push(("admin_commands".to_owned(), self.state.admin.executed));
         counters.push(("admin_failures".to_owned(), self.state.admin.failed));
         counters

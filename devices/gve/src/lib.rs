@@ -32,6 +32,10 @@ mod registers;
 mod ring;
 pub mod rules;
 mod rx;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 mod tx;
 pub mod wire;
 

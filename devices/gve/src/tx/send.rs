@@ -2,7 +2,7 @@
 
 use nicvisor_core::Context;
 use nicvisor_net::checksum::{Partial, update};
-use nicvisor_net::parse::{IpVersion, Layers, Transport, TransportKind, parse};
+use nicvisor_net::parse::{Layers, Transport, TransportKind, parse};
 use nicvisor_net::tso::{LsoRequest, MAX_PACKET, Seed, segment};
 
 use super::TxQueue;
@@ -30,9 +30,6 @@ impl Gve {
         raw: &[RawDescriptor],
     ) {
         let frames = self.frames(context, queue, packet, raw);
-        let counters = &mut self.state.counters;
-        counters.tx_packets += 1;
-        counters.tx_tso_packets += u64::from(packet.tso.is_some());
         let link_is_up = self.state.link_is_up();
         let Some(frames) = frames.filter(|_| link_is_up) else {
             self.state.counters.tx_dropped += 1;
@@ -53,12 +50,12 @@ impl Gve {
         packet: &Packet,
         raw: &[RawDescriptor],
     ) -> Option<Vec<Vec<u8>>> {
-        if !self.check_descriptors(context, queue, packet, raw) {
-            return None;
-        }
-        let bytes = self.gather(context, queue, packet, raw)?;
-        let layers = parse(&bytes);
-        self.measure(&bytes, &layers);
+        let sound = self.check_descriptors(context, queue, packet, raw);
+        let bytes = sound.then(|| self.gather(context, queue, packet, raw)).flatten();
+        let layers = bytes.as_deref().map(parse);
+        let version = layers.as_ref().and_then(|layers| Some(layers.ip.as_ref()?.version));
+        self.state.handed.record(packet.length, version, packet.tso.is_some());
+        let (bytes, layers) = (bytes?, layers?);
         let handed = Handed { packet, bytes: &bytes, layers: &layers, raw };
         self.check_packet(context, queue, &handed);
         match &packet.tso {
@@ -92,18 +89,6 @@ impl Gve {
             }
         }
         Some(bytes)
-    }
-
-    fn measure(&mut self, bytes: &[u8], layers: &Layers) {
-        let Some(ip) = &layers.ip else { return };
-        let length = (bytes.len() - ip.offset) as u64;
-        let counters = &mut self.state.counters;
-        let (max, above) = match ip.version {
-            IpVersion::V4 => (&mut counters.tx_ipv4_max, &mut counters.tx_ipv4_above_64k),
-            IpVersion::V6 => (&mut counters.tx_ipv6_max, &mut counters.tx_ipv6_above_64k),
-        };
-        *max = length.max(*max);
-        *above += u64::from(length > u64::from(u16::MAX));
     }
 
     fn segment(&self, handed: &Handed<'_>, tso: &TsoContext) -> Option<Vec<Vec<u8>>> {
