@@ -1,0 +1,9 @@
+//! nicvisor boots an unmodified Linux kernel on emulated cloud NICs to test the drivers in it.
+//!
+//! This library is the machine: [`boot`] reads kernels, [`acpi`] describes the hardware to them, [`machine`]
+//! holds memory and devices, [`accel`] runs the CPUs.
+
+pub mod accel;
+pub mod acpi;
+pub mod boot;
+pub mod machine;
