@@ -1,0 +1,117 @@
+//! Runs the bare-metal programs and compares what they print. The expected texts are the same on real hardware:
+//! nothing in them is particular to a backend.
+
+mod support;
+
+use nicvisor::accel::{Accelerator, RunEvent, Stuck};
+use nicvisor::boot::Symbols;
+use nicvisor::machine::{CpuReport, Machine, MachineConfig};
+use nicvisor_net::network::{LinkConfig, Network};
+use support::{Run, program, run};
+
+mod doorbell;
+
+fn machine(cpus: usize) -> Machine {
+    let config = MachineConfig { memory: 64 << 20, cpus, ..MachineConfig::default() };
+    Machine::new(config, Box::new(Network::new())).unwrap()
+}
+
+fn run_program(name: &str, cpus: usize) -> Run {
+    run(&mut machine(cpus), &program(name), "some words", None)
+}
+
+fn expect(run: &Run, status: u32, serial: &str) {
+    assert_eq!(run.serial, serial, "{:?}", run.event);
+    assert_eq!(run.event, RunEvent::DebugExit(status << 1 | 1));
+}
+
+#[test]
+fn hello() {
+    expect(&run_program("hello", 1), 0x2a, "hello from 64-bit mode\nsome words\n");
+}
+
+#[test]
+fn paging() {
+    let expected = "\
+read not present
+ error 0000000000000000 at 0000000100001008
+write, mapped by the handler and restarted
+ error 0000000000000002 at 0000000100002004
+0000000012345678
+accessed and dirty bits
+0000000000000063
+write to read-only
+ error 0000000000000003 at 0000000100002008
+no-execute
+ error 0000000000000011 at 0000000100002010
+accesses across a page boundary
+11223344556677880000000022334455
+";
+    expect(&run_program("paging", 1), 0, expected);
+}
+
+#[test]
+fn interrupts() {
+    let expected = "\
+exceptions: #DE #BP #UD #GP
+five 8254 ticks
+one-shot
+periodic
+deadline
+self IPI, STI shadow, CR8
+";
+    expect(&run_program("interrupts", 1), 0, expected);
+}
+
+#[test]
+fn smp() {
+    let expected = "\
+started 0000000000000003
+counted 0000000000009c40
+time-stamp steps backwards 0000000000000000
+every CPU answered
+";
+    let runs = [run_program("smp", 4), run_program("smp", 4)];
+    expect(&runs[0], 0, expected);
+    // The same program takes the same instructions and the same time, to the last one.
+    let measures = runs.map(|run| (run.accelerator.instructions(), run.accelerator.now()));
+    assert_eq!(measures[0], measures[1]);
+}
+
+#[test]
+fn pci() {
+    let mut machine = machine(1);
+    let link = machine.network_mut().add_link(LinkConfig::named("unused"));
+    machine.add_device("doorbell", Box::new(doorbell::Doorbell), link).unwrap();
+    let expected = "\
+0000000000081b36
+000000000d001234
+00000000000000ff class
+00000000fffff000 BAR mask
+message
+masked
+pending, then unmasked
+1122334455667788 by DMA
+0000000000000000 without bus mastering
+";
+    expect(&run(&mut machine, &program("pci"), "", None), 0, expected);
+}
+
+#[test]
+fn a_triple_fault_ends_the_run() {
+    let run = run_program("triple_fault", 1);
+    assert_eq!((run.event, &*run.serial), (RunEvent::TripleFault { cpu: 0 }, "about to fault\n"));
+}
+
+#[test]
+fn a_guest_that_nothing_can_wake_is_found_at_once_and_its_backtrace_names_the_place() {
+    let mut machine = machine(1);
+    let program = program("deadlock");
+    let run = run(&mut machine, &program, "", None);
+    assert_eq!((run.event, &*run.serial), (RunEvent::Stuck(Stuck::Dead), "good night\n"));
+    let symbols: Symbols = program.symbols();
+    let report = CpuReport::new(0, run.accelerator.cpu_state(0), machine.ram(), &symbols).to_string();
+    assert!(report.contains("CPU 0: halted, ring 0, interrupts off"), "{report}");
+    assert!(report.contains("] asleep+0x2/"), "{report}");
+    assert!(report.contains("] main+"), "{report}");
+}
