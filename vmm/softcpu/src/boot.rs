@@ -69,7 +69,8 @@ impl Default for Msrs {
             tsc_adjust: 0,
             tsc_offset: 0,
             misc_enable: 1,
-            mtrr_default_type: 0,
+            // Enabled, write-back: what firmware would have left, which there is none of.
+            mtrr_default_type: 0xc06,
             mtrr_fixed: [0; 11],
             mtrr_variable: [0; 16],
         }

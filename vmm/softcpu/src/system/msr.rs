@@ -64,6 +64,7 @@ impl Cpu {
             IA32_MTRRCAP => MTRR_CAPABILITIES,
             // No machine-check banks.
             IA32_MCG_CAP | IA32_MCG_STATUS => 0,
+            AMD_SYSCFG | AMD_HWCR | AMD_INTERRUPT_PENDING => 0,
             index => *self.plain_msr(index)?,
         })
     }
@@ -100,7 +101,7 @@ impl Cpu {
             IA32_EFER => return Some(self.set_efer(value)),
             IA32_FS_BASE => self.segments[FS].base = value,
             IA32_GS_BASE => self.segments[GS].base = value,
-            IA32_MCG_STATUS => {}
+            IA32_MCG_STATUS | AMD_SYSCFG | AMD_HWCR | AMD_INTERRUPT_PENDING => {}
             index => *self.plain_msr(index)? = value,
         }
         Some(Ok(()))
@@ -165,5 +166,8 @@ const IA32_FS_BASE: u32 = 0xc000_0100;
 const IA32_GS_BASE: u32 = 0xc000_0101;
 const IA32_KERNEL_GS_BASE: u32 = 0xc000_0102;
 const IA32_TSC_AUX: u32 = 0xc000_0103;
+const AMD_SYSCFG: u32 = 0xc001_0010;
+const AMD_HWCR: u32 = 0xc001_0015;
+const AMD_INTERRUPT_PENDING: u32 = 0xc001_0055;
 /// Eight variable ranges, fixed ranges, write-combining.
 const MTRR_CAPABILITIES: u64 = 0x508;
