@@ -28,7 +28,8 @@ pub struct Env<'a> {
     pub(crate) executed: u64,
     /// How many of its ops to execute. Lowered to end it early.
     pub(crate) limit: usize,
-    /// Something happened that needs a look between blocks: pending events, changed code.
+    /// Something happened that needs a look between blocks: the bus was called, code was written to, a debug
+    /// trap waits, or the instruction may have made the CPU interruptible, shadowed or single-stepping.
     pub(crate) look: bool,
 }
 

@@ -12,7 +12,7 @@
 //! it, every writer reports writes to such pages, and [`Cache::forget_page`] drops its blocks before the next
 //! block is looked up.
 //!
-//! A compiling tier fits behind [`Cache::find`]: a [`Block`] that has been executed often enough gets a
+//! A compiling tier fits behind [`Cache::find_fast`]: a [`Block`] that has been executed often enough gets a
 //! compiled form next to its ops, is dropped with them, and has the same contract with the run loop (complete
 //! ops until the limit, then say why it stopped).
 
@@ -81,17 +81,19 @@ impl Cache {
         }
     }
 
-    /// The block at `key`, if it has been decoded.
+    /// The block at `key`, if the first look finds it and nothing has to be checked before executing it.
     #[inline(always)]
-    pub(crate) fn find(&mut self, key: Key) -> Option<Block> {
+    pub(crate) fn find_fast(&self, key: Key) -> Option<Block> {
         let front = &self.front[front_index(key)];
-        if front.key == key { Some(front.block) } else { self.find_behind(key) }
+        (front.key == key).then_some(front.block)
     }
 
-    #[cold]
-    fn find_behind(&mut self, key: Key) -> Option<Block> {
+    /// The block at `key`, if it has been decoded.
+    pub(crate) fn find(&mut self, key: Key) -> Option<Block> {
         let block = *self.blocks.get(&key)?;
-        self.front[front_index(key)] = Front { key, block };
+        if !block.crossing {
+            self.front[front_index(key)] = Front { key, block };
+        }
         Some(block)
     }
 
@@ -118,7 +120,9 @@ impl Cache {
             Block { start: self.arena.len() as u32, length: ops.len() as u16, crossing: next_page.is_some() };
         self.arena.extend_from_slice(ops);
         self.blocks.insert(key, block);
-        self.front[front_index(key)] = Front { key, block };
+        if !block.crossing {
+            self.front[front_index(key)] = Front { key, block };
+        }
         self.pages.entry(key.page()).or_default().push(key);
         if let Some(page) = next_page {
             self.crossings.insert(key, page);
@@ -151,8 +155,8 @@ impl Cache {
 
 #[inline(always)]
 fn front_index(key: Key) -> usize {
-    // Pages are told apart by a multiplicative mix, so that the same offsets of different pages spread.
-    (key.0 ^ (key.0 >> 12).wrapping_mul(0x9e5)) as usize % FRONT_ENTRIES
+    // The same offsets of different pages must spread.
+    (key.0 ^ key.0 >> 9) as usize % FRONT_ENTRIES
 }
 
 /// Keys are addresses: a multiplication spreads them well enough, and guests gain nothing by collisions that

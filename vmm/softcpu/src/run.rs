@@ -3,7 +3,7 @@
 use nicvisor_memory::CODE;
 
 use crate::access::{Access, Env};
-use crate::cache::{Block, Key, MAX_BLOCK_OPS};
+use crate::cache::{Block, Cache, Key, MAX_BLOCK_OPS};
 use crate::control::DR6_BS;
 use crate::cpu::{Activity, RIP};
 use crate::decode::{BlockDecoder, decode};
@@ -23,6 +23,13 @@ enum Boundary {
     Delivered,
     /// End the run.
     Leave(Exit),
+}
+
+/// How a sequence of blocks ended.
+struct BlocksEnd {
+    /// What is pending has to be looked at.
+    look: bool,
+    stop: Option<Stop>,
 }
 
 /// How the search for the next block ended.
@@ -45,89 +52,108 @@ impl Engine {
         let mut executed = 0;
         let mut look = true;
         while executed < budget {
-            if look && self.memory.code_written() {
-                self.forget_written_code();
-            }
-            let cpu = &mut self.cpus[index];
-            if look || cpu.needs_attention() {
+            if look {
+                if self.memory.code_written() {
+                    self.forget_written_code();
+                }
                 let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
-                match cpu.boundary(&mut env) {
-                    Boundary::Go => look = false,
+                match self.cpus[index].boundary(&mut env) {
+                    Boundary::Go => {}
                     Boundary::Again => continue,
                     Boundary::Delivered => {
                         executed += 1;
-                        look = true;
                         continue;
                     }
                     Boundary::Leave(exit) => return (executed, exit),
                 }
             }
-            let (single, ops);
-            match self.next_block(index, bus, executed) {
-                Next::Cached(block) => ops = self.cache.ops(block),
+            let stop = match self.find_block(index, bus, executed) {
+                Next::Cached(block) => {
+                    let run = self.run_blocks(index, bus, block, &mut executed, budget);
+                    look = run.look;
+                    run.stop
+                }
                 Next::Single(op) => {
-                    single = [op];
-                    ops = &single;
-                }
-                Next::Fault => {
-                    let cpu = &mut self.cpus[index];
-                    let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
-                    cpu.raise_pending(&mut env);
-                    executed += 1;
                     look = true;
-                    continue;
+                    self.run_single(index, bus, &op, &mut executed)
                 }
-            }
-            let cpu = &mut self.cpus[index];
-            let start = cpu.rip();
-            let limit = cpu.block_limit(ops, budget - executed);
-            if limit == 0 {
-                let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
-                cpu.fault(Exception::general_protection(0));
-                cpu.raise_pending(&mut env);
-                executed += 1;
-                look = true;
-                continue;
-            }
-            let mut env = Env {
-                bus: &mut *bus,
-                cpu_index: index,
-                memory: &self.memory,
-                cpuid: &self.cpuid,
-                ops,
-                block_rip: start,
-                executed,
-                limit,
-                look: false,
+                Next::Fault => Some(Stop::Fault),
             };
-            let (completed, stop) = cpu.execute(&mut env);
-            executed += completed as u64;
-            look |= env.look;
-            if cpu.derived.one_instruction {
-                cpu.after_single(completed);
-                look = true;
-            }
-            if let Some(observer) = &mut self.observer {
-                let instructions = completed as u64;
-                (observer.0)(BlockRun { cpu: index, start, next: cpu.rip(), instructions });
-            }
             match stop {
                 None | Some(Stop::Resume) => {}
                 Some(Stop::Repeat) => look = true,
                 Some(Stop::Fault) => {
                     let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
-                    cpu.raise_pending(&mut env);
+                    self.cpus[index].raise_pending(&mut env);
                     executed += 1;
                     look = true;
                 }
                 Some(Stop::Pause) => return (executed, Exit::Pause),
                 Some(Stop::Halt) => {
-                    cpu.activity = Activity::Halted;
+                    self.cpus[index].activity = Activity::Halted;
                     look = true;
                 }
             }
         }
         (executed, Exit::Budget)
+    }
+
+    /// Executes `block` and those that follow it, for as long as they are found without effort and nothing
+    /// needs a look.
+    fn run_blocks(
+        &mut self,
+        index: usize,
+        bus: &mut dyn Bus,
+        block: Block,
+        executed: &mut u64,
+        budget: u64,
+    ) -> BlocksEnd {
+        let cpu = &mut self.cpus[index];
+        let cache = &self.cache;
+        let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, *executed);
+        let mut block = block;
+        loop {
+            env.ops = cache.ops(block);
+            env.block_rip = cpu.rip();
+            env.limit = cpu.block_limit(env.ops, budget - env.executed);
+            if env.limit == 0 {
+                *executed = env.executed;
+                return BlocksEnd { look: true, stop: Some(cpu.fault(Exception::general_protection(0))) };
+            }
+            let (completed, stop) = cpu.execute(&mut env);
+            env.executed += completed as u64;
+            if let Some(observer) = &mut self.observer {
+                let (start, instructions) = (env.block_rip, completed as u64);
+                (observer.0)(BlockRun { cpu: index, start, next: cpu.rip(), instructions });
+            }
+            let leave = env.look || !matches!(stop, None | Some(Stop::Resume)) || env.executed >= budget;
+            if leave || cpu.derived.one_instruction {
+                *executed = env.executed;
+                let look = env.look || cpu.after_single(completed);
+                return BlocksEnd { look, stop };
+            }
+            match cpu.next_block(cache) {
+                Some(next) => block = next,
+                None => {
+                    *executed = env.executed;
+                    return BlocksEnd { look: false, stop };
+                }
+            }
+        }
+    }
+
+    /// Executes one instruction that is not cached.
+    #[cold]
+    fn run_single(&mut self, index: usize, bus: &mut dyn Bus, op: &Op, executed: &mut u64) -> Option<Stop> {
+        let cpu = &mut self.cpus[index];
+        let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, *executed);
+        env.ops = std::slice::from_ref(op);
+        env.block_rip = cpu.rip();
+        env.limit = 1;
+        let (completed, stop) = cpu.execute(&mut env);
+        cpu.after_single(completed);
+        *executed += completed as u64;
+        stop
     }
 
     /// Brings a CPU that may have been changed from outside into a consistent state.
@@ -150,25 +176,13 @@ impl Engine {
         }
     }
 
-    #[inline(always)]
-    fn next_block(&mut self, index: usize, bus: &mut dyn Bus, executed: u64) -> Next {
-        let cpu = &self.cpus[index];
-        let linear = cpu.code_linear();
-        if let Some(physical) = cpu.tlb.executable(linear)
-            && let Some(block) = self.cache.find(Key::new(physical, cpu.derived.code_bits))
-            && !block.crossing
-        {
-            return Next::Cached(block);
-        }
-        self.fetch(index, bus, executed)
-    }
-
-    /// [`Self::next_block`] where the short way does not lead to it.
-    #[cold]
-    #[inline(never)]
-    fn fetch(&mut self, index: usize, bus: &mut dyn Bus, executed: u64) -> Next {
+    /// The block at the current instruction, decoded if need be.
+    fn find_block(&mut self, index: usize, bus: &mut dyn Bus, executed: u64) -> Next {
         let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
         let cpu = &mut self.cpus[index];
+        if let Some(block) = cpu.next_block(&self.cache) {
+            return Next::Cached(block);
+        }
         let linear = cpu.code_linear();
         let bits = cpu.derived.code_bits;
         let rip = cpu.rip();
@@ -279,24 +293,20 @@ impl Cpu {
         (index, None)
     }
 
-    /// Whether there may be something to do before the next block.
+    /// The block at the current instruction, if that takes two table look-ups.
     #[inline(always)]
-    fn needs_attention(&self) -> bool {
-        self.system_flags & (TF | RF) != 0
-            || self.derived.debugging
-            || self.interrupt_shadow
-            || self.debug_trap != 0
-            || self.activity != Activity::Running
+    fn next_block(&self, cache: &Cache) -> Option<Block> {
+        let physical = self.tlb.executable(self.code_linear())?;
+        cache.find_fast(Key::new(physical, self.derived.code_bits))
     }
 
-    /// After a block that was cut to one instruction.
-    #[cold]
-    fn after_single(&mut self, completed: usize) {
+    /// After a block that may have been cut to one instruction; true if it was.
+    fn after_single(&mut self, completed: usize) -> bool {
         if self.derived.single_step && completed != 0 {
             self.debug_trap |= DR6_BS;
         }
         self.derived.single_step = false;
-        self.derived.one_instruction = false;
+        std::mem::take(&mut self.derived.one_instruction)
     }
 
     /// Looks at everything that can happen at an instruction boundary, in order of priority (SDM vol. 3, 6.9).

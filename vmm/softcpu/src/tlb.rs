@@ -53,7 +53,7 @@ struct Bank {
 /// One direct-mapped array.
 #[derive(Debug)]
 struct Table<P> {
-    entries: Box<[Entry<P>; ENTRIES]>,
+    entries: [Entry<P>; ENTRIES],
     /// A bit for each entry filled since the last flush, so that a flush costs what was used.
     used: [u64; ENTRIES / 64],
     /// Which entries are of global pages: here and not in the tag, so that a hit is a plain comparison.
@@ -206,7 +206,7 @@ impl Default for Bank {
 impl<P: Copy + PartialEq> Table<P> {
     fn new(page: P) -> Self {
         Table {
-            entries: Box::new([Entry { tag: NO_PAGE, page }; ENTRIES]),
+            entries: [Entry { tag: NO_PAGE, page }; ENTRIES],
             used: [0; ENTRIES / 64],
             global: [0; ENTRIES / 64],
             large: [0; ENTRIES / 64],

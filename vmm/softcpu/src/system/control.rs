@@ -158,7 +158,7 @@ fn read_control(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     Ok(())
 }
 
-fn write_debug(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+fn write_debug(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let index = cpu.debug_register(op.destination)?;
     let value = cpu.natural(op.source);
     if index >= 6 && value >> 32 != 0 {
@@ -172,6 +172,7 @@ fn write_debug(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.refresh();
     // Watched pages must not be in the TLB.
     cpu.tlb.flush();
+    env.look = true;
     Err(Stop::Resume)
 }
 

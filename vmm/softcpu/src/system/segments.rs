@@ -85,9 +85,10 @@ impl Cpu {
         self.load_segment(env, index, selector)
     }
 
-    fn after_segment_load(&mut self, index: usize) -> Result<(), Stop> {
+    fn after_segment_load(&mut self, env: &mut Env<'_>, index: usize) -> Result<(), Stop> {
         if index == SS {
             self.interrupt_shadow = true;
+            env.look = true;
             return Err(Stop::Resume);
         }
         Ok(())
@@ -98,7 +99,7 @@ fn move_to_segment<const MEMORY: bool>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op
     let selector = cpu.load_word::<MEMORY>(env, op, op.source)?;
     let index = usize::from(op.destination);
     cpu.load_segment_operand(env, index, selector)?;
-    cpu.after_segment_load(index)
+    cpu.after_segment_load(env, index)
 }
 
 fn move_from_segment<const BYTES: usize>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
@@ -120,7 +121,7 @@ fn pop_segment<const SIZE: u8>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Res
     let index = usize::from(op.destination);
     cpu.load_segment_operand(env, index, selector)?;
     stack.commit_pointer(cpu);
-    cpu.after_segment_load(index)
+    cpu.after_segment_load(env, index)
 }
 
 fn load_pointer<const SEGMENT: usize, T: Width>(

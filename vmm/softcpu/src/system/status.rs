@@ -79,13 +79,14 @@ fn clear_interrupt(cpu: &mut Cpu, _env: &mut Env<'_>, _op: &Op) -> Result<(), St
     Ok(())
 }
 
-fn set_interrupt(cpu: &mut Cpu, _env: &mut Env<'_>, _op: &Op) -> Result<(), Stop> {
+fn set_interrupt(cpu: &mut Cpu, env: &mut Env<'_>, _op: &Op) -> Result<(), Stop> {
     if !cpu.may_change_interrupts() {
         return Err(cpu.fault(Exception::general_protection(0)));
     }
     if cpu.system_flags & IF == 0 {
         cpu.system_flags |= IF;
         cpu.interrupt_shadow = true;
+        env.look = true;
         return Err(Stop::Resume);
     }
     Ok(())
