@@ -289,12 +289,11 @@ impl Channel {
         let started = self.started?;
         let periodic = matches!(self.mode, Mode::RateGenerator | Mode::SquareWave);
         let reload = u64::from(self.reload.0);
-        let mut period = self.ticks(now) / reload + 1;
+        let period = self.ticks(now) / reload + 1;
+        let next = started + duration(period * reload);
         // Rounding must not bring back a time that has come already.
-        while started + duration(period * reload) <= now {
-            period += 1;
-        }
-        periodic.then(|| started + duration(period * reload))
+        let late = next <= now;
+        periodic.then(|| if late { started + duration((period + 1) * reload) } else { next })
     }
 }
 

@@ -309,10 +309,11 @@ impl InterruptFabric {
     }
 }
 
-/// The first time at which a counter of `hz` that started at 0 is at least `count`.
-fn time_of_count(count: u64, hz: u64) -> Time {
+/// The first time at which a counter of `hz` that started at 0 is at least `count`; `None` for never. Centuries
+/// are never: otherwise an idle guest could be taken to the end of time.
+fn time_of_count(count: u64, hz: u64) -> Option<Time> {
     let nanoseconds = (u128::from(count) * 1_000_000_000).div_ceil(u128::from(hz));
-    Time::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    Some(Time::from_nanos(i64::try_from(nanoseconds).ok()?.unsigned_abs()))
 }
 
 /// Where a local APIC's registers are after power-on.

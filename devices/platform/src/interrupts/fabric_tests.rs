@@ -157,6 +157,8 @@ fn a_deadline_is_a_counter_value() {
     assert_eq!(fabric.next_deadline(), Some(Time::from_nanos(501)), "not before the counter is there");
     fabric.fire_timers(Time::from_nanos(501));
     assert_eq!(fabric.acknowledge(0), Some(0x30));
+    fabric.msr_write(0, Time::from_nanos(501), 0x6e0, u64::MAX).unwrap();
+    assert_eq!(fabric.next_deadline(), None, "the end of time never comes");
 }
 
 proptest! {

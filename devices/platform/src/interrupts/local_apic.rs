@@ -238,8 +238,8 @@ impl LocalApic {
         self.timer.deadline()
     }
 
-    /// A write to IA32_TSC_DEADLINE; `expiry` is when the counter has that value.
-    pub(super) fn set_tsc_deadline(&mut self, now: Time, deadline: u64, expiry: Time) {
+    /// A write to IA32_TSC_DEADLINE; `expiry` is when the counter has that value, if ever.
+    pub(super) fn set_tsc_deadline(&mut self, now: Time, deadline: u64, expiry: Option<Time>) {
         self.timer.set_deadline(self.timer_mode(), deadline, expiry);
         self.expire_timer(now);
     }

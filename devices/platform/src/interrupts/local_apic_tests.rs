@@ -109,15 +109,15 @@ fn the_divider_stretches_the_count() {
 #[test]
 fn a_deadline_fires_once_and_clears_itself() {
     let mut apic = enabled();
-    apic.set_tsc_deadline(at(0), 500, at(500));
+    apic.set_tsc_deadline(at(0), 500, Some(at(500)));
     assert_eq!(apic.timer_expiry(), None, "not in that mode");
     apic.write(LVT_FIRST, 0x30 | 2 << 17, at(0));
-    apic.set_tsc_deadline(at(0), 500, at(500));
+    apic.set_tsc_deadline(at(0), 500, Some(at(500)));
     assert_eq!(apic.tsc_deadline(), 500);
     apic.expire_timer(at(500));
     assert_eq!((apic.acknowledge(), apic.tsc_deadline(), apic.timer_expiry()), (Some(0x30), 0, None));
     apic.write(END_OF_INTERRUPT, 0, at(600));
-    apic.set_tsc_deadline(at(600), 550, at(550));
+    apic.set_tsc_deadline(at(600), 550, Some(at(550)));
     assert_eq!(apic.acknowledge(), Some(0x30), "already past");
 }
 

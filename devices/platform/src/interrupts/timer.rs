@@ -85,11 +85,11 @@ impl Timer {
         self.deadline
     }
 
-    /// A write to IA32_TSC_DEADLINE; `expiry` is the time of that counter value.
-    pub(super) fn set_deadline(&mut self, mode: TimerMode, deadline: u64, expiry: Time) {
+    /// A write to IA32_TSC_DEADLINE; `expiry` is the time of that counter value, if it ever comes.
+    pub(super) fn set_deadline(&mut self, mode: TimerMode, deadline: u64, expiry: Option<Time>) {
         if mode == TimerMode::TscDeadline {
             self.deadline = deadline;
-            self.expiry = (deadline != 0).then_some(expiry);
+            self.expiry = expiry.filter(|_| deadline != 0);
         }
     }
 
