@@ -1,0 +1,57 @@
+//! Builds the guest's init for the image to carry.
+//!
+//! The agent is a program of another kind than the rest: static, and small. It is built by a cargo of its own
+//! with the workspace's lock file, into this crate's output directory so that it never waits for the lock that
+//! the outer cargo holds on the target directory.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, exit},
+};
+
+fn main() {
+    let output = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("agent");
+    for path in WATCHED {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let agent = output.join(TARGET).join(PROFILE).join(PROGRAM);
+    if let Err(error) = build(&output) {
+        eprintln!("cannot build the guest's agent: {error}");
+        exit(1);
+    }
+    println!("cargo::rustc-env=NICVISOR_AGENT={}", agent.display());
+}
+
+fn build(output: &Path) -> Result<(), String> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--locked", "--package", PROGRAM, "--profile", PROFILE, "--target", TARGET]);
+    command.arg("--target-dir").arg(output);
+    // Static, and at a fixed address: PID 1 of an interpreted guest should not start with a thousand relocations.
+    command.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static\u{1f}-Crelocation-model=static");
+    for variable in ["RUSTFLAGS", "CARGO_TARGET_DIR", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET"] {
+        command.env_remove(variable);
+    }
+    // What the outer build was told about itself is not true of this one (its own target, profile, features).
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_CFG_")
+            || text.starts_with("CARGO_FEATURE_")
+            || text.starts_with("CARGO_PROFILE_")
+        {
+            command.env_remove(name);
+        }
+    }
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo ended with {status}")),
+        Err(error) => Err(format!("cargo: {error}")),
+    }
+}
+
+const PROGRAM: &str = "nicvisor-agent";
+const PROFILE: &str = "guest-agent";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const WATCHED: [&str; 6] =
+    ["build.rs", "agent/src", "agent/Cargo.toml", "protocol/src", "protocol/Cargo.toml", "../Cargo.lock"];

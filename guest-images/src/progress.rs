@@ -1,0 +1,66 @@
+//! What is shown while something takes its time.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle as BarStyle};
+
+/// How progress is shown on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgressStyle {
+    /// A bar on a terminal, plain lines elsewhere.
+    #[default]
+    Auto,
+    /// Plain lines.
+    Plain,
+    /// Nothing.
+    Silent,
+}
+
+impl ProgressStyle {
+    /// Starts showing one piece of work.
+    pub(crate) fn start(self, what: &str) -> Task {
+        match self {
+            ProgressStyle::Silent => Task { bar: None },
+            ProgressStyle::Auto if io::stderr().is_terminal() => {
+                let bar = ProgressBar::new(STEPS);
+                if let Ok(style) =
+                    BarStyle::with_template("{spinner} {msg} {wide_bar} {percent:>3}% {elapsed:>4}")
+                {
+                    bar.set_style(style);
+                }
+                bar.set_message(what.to_owned());
+                bar.enable_steady_tick(std::time::Duration::from_millis(200));
+                Task { bar: Some(bar) }
+            }
+            ProgressStyle::Auto | ProgressStyle::Plain => {
+                // Nobody is left to tell if standard error is closed.
+                let _ = writeln!(io::stderr(), "{what}");
+                Task { bar: None }
+            }
+        }
+    }
+}
+
+/// One piece of work, shown until it is dropped.
+pub(crate) struct Task {
+    bar: Option<ProgressBar>,
+}
+
+impl Task {
+    /// How far it has got, from 0 to 100.
+    pub(crate) fn percent(&self, percent: f64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position((percent.clamp(0.0, 100.0) * (STEPS as f64) / 100.0) as u64);
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const STEPS: u64 = 1000;

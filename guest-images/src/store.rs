@@ -1,0 +1,411 @@
+//! The store: finds what is in the cache, and fetches or builds what is not.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, Package, ProgressStyle,
+    apt::{self, Apt, Fetched, Mirror, Suite},
+    cache::{self, Cache, Lock},
+    initramfs, kernel,
+    name::DebianVersion,
+    packages, tools,
+};
+
+/// Where the store is and how it works.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// The cache directory. Without it `$XDG_CACHE_HOME/nicvisor`, or `~/.cache/nicvisor`.
+    pub cache_dir: Option<PathBuf>,
+    /// The address of a Debian archive to use in place of the one that the system's apt uses. Without it
+    /// `NICVISOR_MIRROR` may give one.
+    pub mirror: Option<String>,
+    /// How progress is shown.
+    pub progress: ProgressStyle,
+}
+
+/// Kernels and initramfs images, on disk.
+#[derive(Debug)]
+pub struct Store {
+    cache: Cache,
+    mirror: Option<String>,
+    progress: ProgressStyle,
+}
+
+/// A kernel that is in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listing {
+    /// The names by which it has been asked for.
+    pub names: Vec<String>,
+    /// The kernel.
+    pub kernel: Kernel,
+}
+
+impl Store {
+    /// Opens the store, creating its directory if it is not there.
+    pub fn open(options: StoreOptions) -> Result<Store, ImageError> {
+        let directory = match options.cache_dir {
+            Some(directory) => directory,
+            None => default_directory()?,
+        };
+        Ok(Store { cache: Cache::open(directory)?, mirror: options.mirror, progress: options.progress })
+    }
+
+    /// The kernel of that name: from the cache, or fetched. A series keeps meaning the kernel that it meant
+    /// first, until [`Store::refresh`].
+    pub fn kernel(&self, name: &KernelName) -> Result<Kernel, ImageError> {
+        match name {
+            KernelName::Path(path) => kernel::at_path(path),
+            KernelName::Debian(version) => match self.known_kernel(name) {
+                Some(kernel) => Ok(kernel),
+                None => self.fetch_kernel(name, version, false),
+            },
+        }
+    }
+
+    /// Looks for a newer kernel of that name, and fetches it.
+    pub fn refresh(&self, name: &KernelName) -> Result<Kernel, ImageError> {
+        match name {
+            KernelName::Path(path) => kernel::at_path(path),
+            KernelName::Debian(version) => self.fetch_kernel(name, version, true),
+        }
+    }
+
+    /// An initramfs for that kernel: from the cache, or built.
+    pub fn initramfs(&self, kernel: &Kernel, options: &InitramfsOptions) -> Result<Initramfs, ImageError> {
+        let tools = self.tools()?;
+        let key = initramfs_key(kernel, &tools, options)?;
+        if let Some(known) = self.known_initramfs(&key) {
+            return Ok(known);
+        }
+        let lock = self.cache.lock(self.progress)?;
+        if let Some(known) = self.known_initramfs(&key) {
+            return Ok(known);
+        }
+        let _task = self.progress.start(&format!("building the initramfs for {}", kernel.release));
+        let (bytes, modules) = initramfs::build(kernel, &tools, options)?;
+        let record = InitramfsRecord { sha256: cache::sha256(&bytes), length: bytes.len() as u64, modules };
+        let (archive, description) = self.initramfs_paths(&key);
+        self.cache.write(&lock, &archive, &bytes)?;
+        // The description comes last: it says that the archive is complete.
+        self.cache.write(&lock, &description, &to_json(&record))?;
+        self.prune_initramfs(&key);
+        Ok(Initramfs { path: archive, sha256: record.sha256, modules: record.modules })
+    }
+
+    /// The kernels in the store.
+    pub fn list(&self) -> Result<Vec<Listing>, ImageError> {
+        let mut listings: BTreeMap<PathBuf, Listing> = BTreeMap::new();
+        for entry in fs::read_dir(self.cache.path(KERNELS)).into_iter().flatten().flatten() {
+            let directory = entry.path();
+            if let Some(kernel) = read_kernel(&directory) {
+                listings.insert(directory, Listing { names: Vec::new(), kernel });
+            }
+        }
+        for entry in fs::read_dir(self.cache.path(NAMES)).into_iter().flatten().flatten() {
+            let Some(name) = read_json::<NameRecord>(&entry.path()) else { continue };
+            if let Some(listing) = listings.get_mut(&self.cache.path(KERNELS).join(&name.directory)) {
+                listing.names.push(name.name);
+                listing.names.sort();
+            }
+        }
+        Ok(listings.into_values().collect())
+    }
+
+    fn known_kernel(&self, name: &KernelName) -> Option<Kernel> {
+        let record: NameRecord = read_json(&self.name_path(name))?;
+        let mut kernel = read_kernel(&self.cache.path(KERNELS).join(record.directory))?;
+        kernel.name = name.to_string();
+        Some(kernel)
+    }
+
+    fn fetch_kernel(
+        &self,
+        name: &KernelName,
+        version: &DebianVersion,
+        newer: bool,
+    ) -> Result<Kernel, ImageError> {
+        let lock = self.cache.lock(self.progress)?;
+        if let Some(kernel) = self.known_kernel(name).filter(|_| !newer) {
+            return Ok(kernel);
+        }
+        let apt = self.apt(packages::suite(version))?;
+        let wanted = packages::resolve(&apt, version)?;
+        let (image, package_version) = &wanted[0];
+        let entry = format!("{image}_{}", package_version.replace(':', "%3a"));
+        let directory = self.cache.path(KERNELS).join(&entry);
+        if read_kernel(&directory).is_none() {
+            self.install_kernel(&lock, &apt, &wanted, &directory)?;
+        }
+        let record = NameRecord { name: name.to_string(), directory: entry };
+        self.cache.write(&lock, &self.name_path(name), &to_json(&record))?;
+        self.known_kernel(name).ok_or_else(|| ImageError::BadPackage {
+            package: image.clone(),
+            reason: "it was unpacked, and is not there".to_owned(),
+        })
+    }
+
+    fn install_kernel(
+        &self,
+        lock: &Lock,
+        apt: &Apt,
+        wanted: &[(String, String)],
+        directory: &Path,
+    ) -> Result<(), ImageError> {
+        let (image, version) = &wanted[0];
+        let (fetched, records) = self.download(apt, wanted, &format!("fetching {image} {version}"))?;
+        let _task = self.progress.start(&format!("unpacking {image}"));
+        let workspace = self.cache.workspace(lock)?;
+        let root = workspace.path().join("kernel");
+        for package in &fetched {
+            apt::unpack(&package.file, &root)?;
+        }
+        let mut kernel =
+            kernel::in_packages(&root.canonicalize().map_err(ImageError::cache(&root))?, records)?;
+        // Paths are kept relative to the entry, so that the cache can be moved.
+        let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap_or(path).to_owned();
+        kernel.vmlinuz = relative(&kernel.vmlinuz);
+        kernel.modules = kernel.modules.as_ref().map(relative);
+        kernel.system_map = kernel.system_map.as_ref().map(relative);
+        fs::write(root.join(DESCRIPTION), to_json(&kernel)).map_err(ImageError::cache(&root))?;
+        self.cache.publish(lock, &root, directory)?;
+        forget(&fetched);
+        Ok(())
+    }
+
+    /// The directory with the guest's programs: from the cache, or fetched.
+    fn tools(&self) -> Result<PathBuf, ImageError> {
+        if let Some(tools) = self.known_tools() {
+            return Ok(tools);
+        }
+        let lock = self.cache.lock(self.progress)?;
+        if let Some(tools) = self.known_tools() {
+            return Ok(tools);
+        }
+        let apt = self.apt(Suite::Trixie)?;
+        let wanted: Vec<_> =
+            apt.closure(tools::PACKAGES)?.into_iter().filter(|(name, _)| tools::is_needed(name)).collect();
+        let (fetched, records) = self.download(&apt, &wanted, "fetching the guest's tools")?;
+        let workspace = self.cache.workspace(&lock)?;
+        let mut unpacked = Vec::new();
+        for package in &fetched {
+            let directory = workspace.path().join("packages").join(&package.name);
+            apt::unpack(&package.file, &directory)?;
+            unpacked.push(directory);
+        }
+        let entry = cache::sha256(&to_json(&(TOOLS_FORMAT, &records)))[..16].to_owned();
+        let finished = workspace.path().join("tools");
+        let root = finished.join("root");
+        fs::create_dir_all(&root).map_err(ImageError::cache(&root))?;
+        tools::assemble(&unpacked, &root)?;
+        fs::write(finished.join("packages.json"), to_json(&records)).map_err(ImageError::cache(&finished))?;
+        self.cache.publish(&lock, &finished, &self.cache.path(TOOLS).join(&entry))?;
+        let record = ToolsRecord { format: TOOLS_FORMAT, directory: entry };
+        self.cache.write(&lock, &self.cache.path(TOOLS_RECORD), &to_json(&record))?;
+        forget(&fetched);
+        self.known_tools().ok_or_else(|| ImageError::BadPackage {
+            package: "the guest's tools".to_owned(),
+            reason: "they were unpacked, and are not there".to_owned(),
+        })
+    }
+
+    fn known_tools(&self) -> Option<PathBuf> {
+        let record: ToolsRecord = read_json(&self.cache.path(TOOLS_RECORD))?;
+        let root = self.cache.path(TOOLS).join(record.directory).join("root");
+        (record.format == TOOLS_FORMAT && root.is_dir()).then_some(root)
+    }
+
+    fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
+        let mirror = Mirror::detect(self.mirror.as_deref())?;
+        Apt::update(self.cache.path("apt").join(suite.to_string()), suite, &mirror, self.progress)
+    }
+
+    /// Fetches packages into a directory that outlives an interruption, so that what is complete is not
+    /// fetched again.
+    fn download(
+        &self,
+        apt: &Apt,
+        wanted: &[(String, String)],
+        what: &str,
+    ) -> Result<(Vec<Fetched>, Vec<Package>), ImageError> {
+        let target = self.cache.path("apt/packages");
+        fs::create_dir_all(&target).map_err(ImageError::cache(&target))?;
+        let fetched = apt.download(wanted, &target, what)?;
+        let records = fetched.iter().map(|package| {
+            let sha256 = cache::sha256_file(&package.file).map_err(ImageError::cache(&package.file))?;
+            Ok(Package { name: package.name.clone(), version: package.version.clone(), sha256 })
+        });
+        let records = records.collect::<Result<_, ImageError>>()?;
+        Ok((fetched, records))
+    }
+
+    fn known_initramfs(&self, key: &str) -> Option<Initramfs> {
+        let (path, description) = self.initramfs_paths(key);
+        let record: InitramfsRecord = read_json(&description)?;
+        let complete = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == record.length);
+        complete.then_some(Initramfs { path, sha256: record.sha256, modules: record.modules })
+    }
+
+    fn initramfs_paths(&self, key: &str) -> (PathBuf, PathBuf) {
+        let directory = self.cache.path(INITRAMFS);
+        (directory.join(format!("{key}.cpio")), directory.join(format!("{key}.json")))
+    }
+
+    /// Removes the oldest images beyond a number. Each change of a module under test makes a new one.
+    fn prune_initramfs(&self, keep: &str) {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.cache.path(INITRAMFS)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let modified =
+                entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            if path.extension().is_some_and(|suffix| suffix == "cpio")
+                && path.file_stem().is_some_and(|stem| stem != keep)
+            {
+                found.push((modified, path));
+            }
+        }
+        found.sort();
+        let surplus = found.len().saturating_sub(MOST_INITRAMFS);
+        for (modified, path) in found.drain(..surplus) {
+            // One that is this new may be about to be opened by another process.
+            if modified.elapsed().is_ok_and(|age| age > std::time::Duration::from_secs(3600)) {
+                let _ = fs::remove_file(path.with_extension("json"));
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    fn name_path(&self, name: &KernelName) -> PathBuf {
+        self.cache.path(NAMES).join(format!("{}.json", name.to_string().replace(':', "-")))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct NameRecord {
+    name: String,
+    directory: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToolsRecord {
+    format: u32,
+    directory: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct InitramfsRecord {
+    sha256: String,
+    length: u64,
+    modules: BTreeMap<String, String>,
+}
+
+fn default_directory() -> Result<PathBuf, ImageError> {
+    let absolute = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    directory.map(|directory| directory.join("nicvisor")).ok_or_else(|| ImageError::Cache {
+        path: PathBuf::from("~/.cache/nicvisor"),
+        source: std::io::Error::other("neither XDG_CACHE_HOME nor HOME says where to keep the cache"),
+    })
+}
+
+/// Everything that an initramfs depends on, as one hash.
+fn initramfs_key(kernel: &Kernel, tools: &Path, options: &InitramfsOptions) -> Result<String, ImageError> {
+    let mut parts = vec![
+        INITRAMFS_FORMAT.to_string(),
+        cache::sha256(AGENT),
+        kernel.sha256.clone(),
+        kernel.release.clone(),
+        format!("{:?}", kernel.modules),
+        tools.display().to_string(),
+        options.modules.join(" "),
+    ];
+    for file in &options.module_files {
+        parts.push(format!("{} {}", file.display(), hash(file)?));
+    }
+    for ExtraFile { source, target } in &options.files {
+        parts.push(target.clone());
+        hash_tree(source, &mut parts)?;
+    }
+    if kernel.origin == crate::Origin::Build {
+        // Modules of a build change under their names.
+        for file in kernel.modules.iter().map(|root| root.join("modules.order")) {
+            parts.push(hash(&file)?);
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            for object in text.lines() {
+                let module = file.with_file_name(Path::new(object).with_extension("ko"));
+                parts.push(format!(
+                    "{:?}",
+                    fs::metadata(module).and_then(|metadata| metadata.modified()).ok()
+                ));
+            }
+        }
+    }
+    Ok(cache::sha256(&to_json(&parts))[..32].to_owned())
+}
+
+fn hash(file: &Path) -> Result<String, ImageError> {
+    cache::sha256_file(file).map_err(|source| ImageError::BadFile { path: file.to_owned(), source })
+}
+
+fn hash_tree(path: &Path, parts: &mut Vec<String>) -> Result<(), ImageError> {
+    let unreadable = |source| ImageError::BadFile { path: path.to_owned(), source };
+    let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
+    parts.push(format!("{} {:o}", path.display(), std::os::unix::fs::MetadataExt::mode(&metadata)));
+    if metadata.is_symlink() {
+        parts.push(fs::read_link(path).map_err(unreadable)?.display().to_string());
+    } else if metadata.is_dir() {
+        let entries = fs::read_dir(path).map_err(unreadable)?;
+        let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        return entries.iter().try_for_each(|entry| hash_tree(entry, parts));
+    } else {
+        parts.push(hash(path)?);
+    }
+    Ok(())
+}
+
+/// Reads the description of a kernel in the cache, with its paths made absolute.
+fn read_kernel(directory: &Path) -> Option<Kernel> {
+    let mut kernel: Kernel = read_json(&directory.join(DESCRIPTION))?;
+    kernel.vmlinuz = directory.join(kernel.vmlinuz);
+    kernel.modules = kernel.modules.map(|modules| directory.join(modules));
+    kernel.system_map = kernel.system_map.map(|map| directory.join(map));
+    kernel::is_intact(&kernel).is_ok_and(|intact| intact).then_some(kernel)
+}
+
+/// A description that cannot be read is as good as none: what it describes is made again.
+fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec_pretty(value).expect("plain data with text keys always serialises")
+}
+
+/// Packages that have been unpacked only take up room.
+fn forget(packages: &[Fetched]) {
+    for package in packages {
+        let _ = fs::remove_file(&package.file);
+    }
+}
+
+const KERNELS: &str = "kernels";
+const NAMES: &str = "names";
+const TOOLS: &str = "tools";
+const TOOLS_RECORD: &str = "tools.json";
+const INITRAMFS: &str = "initramfs";
+const DESCRIPTION: &str = "kernel.json";
+
+/// Changed when the same packages would be laid out in another way.
+const TOOLS_FORMAT: u32 = 1;
+
+/// Changed when the same parts would make another archive.
+const INITRAMFS_FORMAT: u32 = 1;
+
+const MOST_INITRAMFS: usize = 16;
