@@ -1,18 +1,18 @@
 //! Google's virtual NIC (gVNIC), as the `gve` driver of Linux expects it.
 //!
 //! # Life of the device
-//! A driver finds a PCI function with a small big-endian register file in BAR0 ([`registers`]), an MSI-X table
-//! in BAR1 and doorbells in BAR2 ([`doorbells`]). It gives the device an *admin queue* ([`admin`]) and talks to
+//! A driver finds a PCI function with a small big-endian register file in BAR0 (`registers`), an MSI-X table
+//! in BAR1 and doorbells in BAR2 (`doorbells`). It gives the device an *admin queue* (`admin`) and talks to
 //! it through that: it announces what it can do, has the device describe itself and its options, and hands over
-//! *device resources*: notification blocks, each of which is one MSI-X vector ([`interrupts`]), and an array of
+//! *device resources*: notification blocks, each of which is one MSI-X vector (`interrupts`), and an array of
 //! counters. Then it creates queues. Taking the device back is the same in reverse, or a reset at any moment.
 //!
 //! # Data path
 //! Queues come in four formats; so far there is DQO-RDA (descriptor and completion queues, raw DMA addresses).
-//! A TX queue ([`tx`]) has a ring of descriptors, a ring of completions and a doorbell with the ring's tail. A
+//! A TX queue (`tx`) has a ring of descriptors, a ring of completions and a doorbell with the ring's tail. A
 //! packet is an optional segmentation context, a metadata context and up to the ring's size of buffers. An RX
-//! queue ([`rx`]) has a ring of buffers, a ring of completions and a doorbell for the buffers. Completions tell
-//! new from old by a generation bit ([`ring`]).
+//! queue (`rx`) has a ring of buffers, a ring of completions and a doorbell for the buffers. Completions tell
+//! new from old by a generation bit (`ring`).
 //!
 //! Frames that arrive while no buffer is posted wait in the NIC's memory, and are dropped only when that is
 //! full.

@@ -7,6 +7,7 @@ use nicvisor_net::testing::Packet;
 use super::{assert_clean, config, counter, open};
 use crate::Config;
 use crate::config::Defect;
+use crate::interrupts::{ENABLE, INTERVAL_SHIFT, ITR_NO_UPDATE};
 use crate::testing::{Driver, Offload, seed};
 use crate::wire::rx::CompletionStatus;
 
@@ -176,4 +177,33 @@ fn big_packets_cross_from_one_device_to_another() {
     assert_eq!(delivered, next_id - 1);
     assert_eq!(counter(&receiver, "rx_frames"), counter(&sender, "tx_frames"));
     assert_eq!(counter(&receiver, "rx_bytes"), counter(&sender, "tx_bytes"));
+}
+
+#[test]
+fn interrupts_of_a_queue_keep_the_distance_that_the_driver_set() {
+    let mut driver = open(Config { queues: 1, ..config() });
+    let frame = Packet::new(IpVersion::V4, 100).build();
+    let rearm = |driver: &mut Driver| {
+        for index in driver.interrupts.clone() {
+            driver.ring(index, ENABLE | ITR_NO_UPDATE);
+        }
+    };
+    for index in driver.interrupts.clone() {
+        driver.ring(index, ENABLE | 25 << INTERVAL_SHIFT);
+    }
+    driver.arrive(1, frame.clone());
+    let raised = driver.effects().vectors;
+    assert_eq!(raised.len(), 1);
+    rearm(&mut driver);
+    driver.arrive(2, frame.clone());
+    driver.arrive(3, frame);
+    assert!(driver.effects().vectors.is_empty(), "within 50 us of the last");
+    let due = driver.device.next_deadline().unwrap();
+    assert_eq!(due.as_nanos(), 50_000);
+    driver.bench.now = due;
+    driver.bench.call(|context| driver.device.deadline(context));
+    assert_eq!(driver.effects().vectors, raised);
+    assert_eq!(driver.device.next_deadline(), None);
+    rearm(&mut driver);
+    assert!(driver.effects().vectors.is_empty(), "nothing new");
 }
