@@ -108,7 +108,11 @@ impl Gve {
         options.add(
             capabilities.has(DQO_RDA),
             OptionId::DqoRda,
-            &OptionDqoRda { supported_features_mask: features.into(), reserved: 0.into() },
+            &OptionDqoRda {
+                supported_features_mask: features.into(),
+                tx_comp_ring_entries: config.tx_ring.default.into(),
+                rx_buff_ring_entries: config.rx_ring.default.into(),
+            },
         );
         options.add(
             offered.modify_ring,

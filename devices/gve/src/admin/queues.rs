@@ -130,7 +130,8 @@ impl Gve {
                 format!("{kind} queue {id}: notification block {block} of {}", resources.blocks.len());
             return Err(Failure::parameter(message));
         }
-        if page_list != RAW_ADDRESSING {
+        // Drivers from before DQO-QPL (Linux 6.6) leave the field empty.
+        if page_list != RAW_ADDRESSING && page_list != 0 {
             return Err(Failure::parameter(format!("{kind} queue {id} with page list {page_list:#x}")));
         }
         Ok(())

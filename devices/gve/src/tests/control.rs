@@ -64,7 +64,10 @@ fn the_device_describes_itself_to_a_driver_of_linux_6_12() {
 fn a_driver_is_offered_what_it_can_use() {
     // Linux 6.1 announces nothing, and has no flexible buffer sizes.
     let mut driver = started(config());
-    assert_eq!(options(&driver.describe()), [4, 6, 8, 0xe]);
+    let description = driver.describe();
+    assert_eq!(options(&description), [4, 6, 8, 0xe]);
+    // It takes the sizes of its TX completion and RX buffer rings from the first option.
+    assert_eq!(description[52..56], [4, 0, 4, 0]);
     assert_clean(&driver.effects());
 
     assert_eq!(driver.verify(0b0011), Status::FailedPrecondition as u32, "GQI only");

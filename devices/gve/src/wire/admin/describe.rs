@@ -73,12 +73,14 @@ pub enum OptionId {
 }
 
 wire! {
-    /// `struct gve_device_option_dqo_rda`.
+    /// `struct gve_device_option_dqo_rda`. Later drivers call the ring sizes reserved; Linux 6.1 needs them.
     OptionDqoRda: 8 {
         /// Which of the feature options ([`FEATURE_JUMBO_FRAMES`] and so on) hold for this queue format.
         supported_features_mask: U32,
-        /// Zero.
-        reserved: U32,
+        /// Default size of a TX completion ring.
+        tx_comp_ring_entries: U16,
+        /// Default size of an RX buffer ring.
+        rx_buff_ring_entries: U16,
     }
 }
 
