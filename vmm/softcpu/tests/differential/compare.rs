@@ -7,7 +7,7 @@ use proptest::array::{uniform16, uniform32};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::forms::{CENTER, Form, Random, all};
+use crate::forms::{Form, Random, all};
 use crate::machine::Machine;
 use crate::native;
 use crate::state::*;
@@ -79,7 +79,7 @@ fn check(
     match difference(&expected, &actual, tolerance) {
         None => Ok(()),
         Some(what) => Err(TestCaseError::fail(format!(
-            "{}-bit {:?} {code:02x?}: {what}\nbefore\n{state}on the host (trap {:?})\n{}in softcpu (trap {:?})\n{}",
+            "{}-bit {:?} {code:02x?}: {what}\nbefore\n{state}on the host ({:?})\n{}in softcpu ({:?})\n{}",
             form.bits,
             instruction.code(),
             expected.trap,
@@ -134,7 +134,7 @@ impl Case {
                 state.registers[number] = self.registers[number] as u32 as u64;
             }
         }
-        state.registers[4] = CENTER + 0x800 + random.below(16);
+        state.registers[4] = random.place();
         state.flags = self.flags & 0xcd5;
         for (at, byte) in state.memory.iter_mut().enumerate() {
             *byte = self.memory[at % self.memory.len()];

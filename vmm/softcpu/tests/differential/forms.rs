@@ -108,7 +108,7 @@ impl Form {
     ) {
         // Operands of 16 bytes mostly want to be aligned.
         let aligned = instruction.memory_size().size() >= 16 && !random.chance(8);
-        let target = CENTER + if aligned { 16 * random.below(4) } else { random.below(64) };
+        let target = if aligned { random.place() & !15 } else { random.place() };
         let full = self.bits as u64 / 8;
         if kind == Kind::mem_offs {
             let size = if random.chance(2) { full as u32 } else { 4 };
@@ -142,6 +142,10 @@ impl Form {
         }
         instruction.set_memory_base(address_register(base, narrow));
         state.registers[base] = target.wrapping_sub(address);
+        if !narrow && base != 4 && base != 5 && random.chance(64) {
+            // Not canonical. (With RSP and RBP that would be another exception.)
+            state.registers[base] ^= 0x4321 << 48;
+        }
         if narrow && self.bits == 64 {
             state.registers[base] = state.registers[base] & 0xffff_ffff | random.number() << 32;
         }
@@ -167,7 +171,11 @@ impl Form {
         random: &mut Random,
     ) {
         // Strings are often equal: memory repeats every 32 bytes.
-        let address = CENTER + 64 * random.below(8) + if random.chance(2) { 0 } else { random.below(64) };
+        let address = match random.below(4) {
+            0 => random.place(),
+            1 => CENTER + random.below(64),
+            _ => CENTER + 32 * random.below(16),
+        };
         let above = if narrow && self.bits == 64 { random.number() << 32 } else { 0 };
         let op_kind = match kind {
             Kind::seg_rSI => {
@@ -279,9 +287,10 @@ fn prepare(instruction: &mut Instruction, state: &mut State, random: &mut Random
                 return false;
             }
             if instruction.op0_kind() == OpKind::Memory {
-                let offset = (target - DATA) as usize;
                 let mut value = [0; 16];
-                value[..size].copy_from_slice(&state.memory[offset..offset + size]);
+                if let Some(bytes) = memory(state, target, size) {
+                    value[..size].copy_from_slice(bytes);
+                }
                 let value = u128::from_le_bytes(value);
                 match instruction.mnemonic() {
                     Mnemonic::Cmpxchg8b => {
@@ -309,17 +318,23 @@ fn prepare(instruction: &mut Instruction, state: &mut State, random: &mut Random
             match instruction.op0_kind() {
                 OpKind::Register if instruction.op0_register() == Register::RSP => return false,
                 OpKind::Register => state.registers[instruction.op0_register().number()] = place,
-                OpKind::Memory => write(state, target, place),
+                OpKind::Memory if !write_target(state, target, place) => return false,
                 _ => {}
             }
         }
-        Mnemonic::Ret => write(state, state.registers[4], CODE + 0x20 + random.below(0xf00)),
+        Mnemonic::Ret => {
+            let place = CODE + 0x20 + random.below(0xf00);
+            if !write_target(state, state.registers[4], place) {
+                state.registers[4] = CENTER;
+                write_target(state, CENTER, place);
+            }
+        }
         _ if instruction.code().is_string_instruction() => state.registers[1] = random.below(80),
         _ => {}
     }
-    // The stack is wherever memory may be.
+    // The stack may only be where there is nothing else in reach of it.
     let stack_user = instruction.stack_pointer_increment() != 0 || instruction.mnemonic() == Mnemonic::Enter;
-    !stack_user || (DATA + 0x100..DATA + DATA_BYTES as u64 - 0x100).contains(&state.registers[4])
+    !stack_user || (DATA - 0x800..READ_ONLY + 0x1800).contains(&state.registers[4])
 }
 
 /// The address of the memory operand.
@@ -336,9 +351,20 @@ pub(crate) fn memory_address(instruction: &Instruction, state: &State) -> u64 {
     if instruction.memory_base().is_gpr32() { address & 0xffff_ffff } else { address }
 }
 
-fn write(state: &mut State, address: u64, value: u64) {
-    let offset = (address - DATA) as usize;
-    state.memory[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+/// The `size` bytes of the data area at `address`, if they are all there.
+fn memory(state: &mut State, address: u64, size: usize) -> Option<&mut [u8]> {
+    let offset = usize::try_from(address.checked_sub(DATA)?).ok()?;
+    state.memory.get_mut(offset..offset.checked_add(size)?)
+}
+
+/// Makes the branch target at `address` lead to `place`, if `address` is in the data area. False when it is
+/// partly there: then the target would be anywhere.
+fn write_target(state: &mut State, address: u64, place: u64) -> bool {
+    match memory(state, address, 8) {
+        Some(bytes) => bytes.copy_from_slice(&place.to_le_bytes()),
+        None => return !(DATA - 7..READ_ONLY).contains(&address),
+    }
+    true
 }
 
 fn is_register_or_memory(kind: Kind) -> bool {
@@ -400,6 +426,17 @@ impl Random {
     /// True once in `times`.
     pub(crate) fn chance(&mut self, times: u64) -> bool {
         self.below(times) == 0
+    }
+
+    /// An address in the data area, sometimes at its edge or in the read-only page.
+    pub(crate) fn place(&mut self) -> u64 {
+        match self.below(32) {
+            0 => DATA - 10 + self.below(20),
+            1 => READ_ONLY - self.below(20),
+            2 => READ_ONLY + self.below(READ_ONLY_BYTES as u64),
+            3 => READ_ONLY + READ_ONLY_BYTES as u64 - self.below(20),
+            _ => CENTER + self.below(64),
+        }
     }
 
     /// A number that is more likely than others to be at the edge of something.

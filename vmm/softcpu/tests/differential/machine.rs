@@ -1,6 +1,7 @@
 //! Executes an instruction in softcpu.
 
 use nicvisor_memory::GuestRam;
+use softcpu::control::{CR4_OSFXSR, CR4_OSXMMEXCPT, EFER_NXE};
 use softcpu::fp::Extended;
 use softcpu::segment::*;
 use softcpu::{Bus, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
@@ -8,7 +9,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use crate::state::*;
 
-/// A machine with one CPU, flat memory and an interrupt table.
+/// A machine with one CPU that runs user code with paging, and an interrupt table.
 pub(crate) struct Machine {
     engine: Engine,
     ram: GuestRam,
@@ -26,6 +27,15 @@ impl Machine {
             ram.write_obj(gate, GuestAddress(IDT + 16 * vector)).unwrap();
         }
         ram.write_obj(TRAP_STACK, GuestAddress(TSS + 0x24)).unwrap();
+        for (table, next) in
+            [(PML4, PML4 + 0x1000), (PML4 + 0x1000, PML4 + 0x2000), (PML4 + 0x2000, PAGE_TABLE)]
+        {
+            ram.write_obj(next | USER | WRITABLE | PRESENT, GuestAddress(table)).unwrap();
+        }
+        map(&ram, GDT, 8 << 12, WRITABLE);
+        map(&ram, CODE, CODE_BYTES, USER);
+        map(&ram, DATA, DATA_BYTES, USER | WRITABLE);
+        map(&ram, READ_ONLY, READ_ONLY_BYTES, USER);
         Machine { engine: Engine::new(ram.clone(), 1, CpuidTable::default()), ram }
     }
 
@@ -36,27 +46,35 @@ impl Machine {
         self.ram.write_slice(&page, GuestAddress(CODE)).unwrap();
         self.ram.write_slice(&state.memory, GuestAddress(DATA)).unwrap();
         self.load(state, bits);
-        loop {
-            let (_, exit) = self.engine.run(0, &mut NoBus, 1);
-            assert_eq!(exit, Exit::Budget, "the CPU stopped");
-            // A repeated string instruction may need several goes.
-            if self.engine.cpu(0).rip() != state.rip {
-                return self.outcome();
-            }
+        // A repeated string instruction may need several goes.
+        while self.engine.cpu(0).rip() == state.rip {
+            self.step();
         }
+        // The host notices at once that there is no code at the target of a branch.
+        let pages = [CODE >> 12, HANDLERS >> 12];
+        if !pages.contains(&(self.engine.cpu(0).rip() >> 12)) {
+            self.step();
+        }
+        self.outcome()
+    }
+
+    fn step(&mut self) {
+        let (_, exit) = self.engine.run(0, &mut NoBus, 1);
+        assert_eq!(exit, Exit::Budget, "the CPU stopped");
     }
 
     fn load(&mut self, state: &State, bits: u32) {
         let cpu = self.engine.cpu_mut(0);
-        cpu.enter_flat_long(state.rip);
-        if bits == 32 {
-            // As 32-bit user code of a 64-bit system.
-            let data = Segment::flat(0x2b, TYPE_WRITABLE | TYPE_ACCESSED, ATTRIBUTE_32_BIT);
-            cpu.segments = [data; 6];
-            cpu.segments[CS] =
-                Segment::flat(0x23, TYPE_CODE | TYPE_WRITABLE | TYPE_ACCESSED, ATTRIBUTE_32_BIT);
-        }
-        cpu.gdtr = DescriptorTable { base: GDT, limit: 0x1f };
+        cpu.enter_long(state.rip, PML4, DescriptorTable { base: GDT, limit: 0x1f });
+        cpu.cr4 |= CR4_OSFXSR | CR4_OSXMMEXCPT;
+        cpu.msrs.efer |= EFER_NXE;
+        let readable_code = TYPE_CODE | TYPE_WRITABLE | TYPE_ACCESSED;
+        cpu.segments = [Segment::flat(0x2b, TYPE_WRITABLE | TYPE_ACCESSED, ATTRIBUTE_32_BIT); 6];
+        cpu.segments[CS] = if bits == 64 {
+            Segment::flat(0x33, readable_code, ATTRIBUTE_LONG)
+        } else {
+            Segment::flat(0x23, readable_code, ATTRIBUTE_32_BIT)
+        };
         cpu.idtr = DescriptorTable { base: IDT, limit: 32 * 16 - 1 };
         cpu.tr.base = TSS;
         cpu.tr.limit = 0x67;
@@ -98,15 +116,23 @@ impl Machine {
             return Outcome { state, trap: None };
         }
         let vector = ((state.rip - HANDLERS) / HANDLER_BYTES) as u8;
-        let mut frame = state.registers[4];
-        if matches!(vector, 8 | 10..=14 | 17 | 21) {
-            frame += 8;
-        }
+        let has_error = matches!(vector, 8 | 10..=14 | 17 | 21);
+        let top = state.registers[4];
+        let frame = if has_error { top + 8 } else { top };
         let word = |index: u64| self.ram.read_obj::<u64>(GuestAddress(frame + 8 * index)).unwrap();
         state.rip = word(0);
         state.flags = word(2) & FLAGS;
         state.registers[4] = word(3);
-        Outcome { state, trap: Some(vector) }
+        let error = if has_error { self.ram.read_obj(GuestAddress(top)).unwrap() } else { 0 };
+        let address = if vector == PAGE_FAULT { cpu.cr2 } else { 0 };
+        Outcome { state, trap: Some(Trap { vector, error, address }) }
+    }
+}
+
+/// Maps `bytes` bytes at `address` to themselves.
+fn map(ram: &GuestRam, address: u64, bytes: usize, rights: u64) {
+    for page in (address..address + bytes as u64).step_by(4096) {
+        ram.write_obj(page | rights | PRESENT, GuestAddress(PAGE_TABLE + 8 * (page >> 12))).unwrap();
     }
 }
 
@@ -159,6 +185,10 @@ impl Bus for NoBus {
 
 const INT3: u8 = 0xcc;
 const RAM_BYTES: u64 = 0x20_0000;
+/// The other paging structures follow; the last one covers all of RAM.
+const PML4: u64 = 0x1000;
+const PAGE_TABLE: u64 = PML4 + 0x3000;
+/// The first of eight pages that only exceptions use.
 const GDT: u64 = 0x8000;
 const IDT: u64 = 0x9000;
 const TSS: u64 = 0xa000;
@@ -170,6 +200,9 @@ const HANDLER_BYTES: u64 = 16;
 /// 64-bit code, ring 0.
 const CODE_DESCRIPTOR: u64 = 0x00af_9b00_0000_ffff;
 const DATA_DESCRIPTOR: u64 = 0x00cf_9300_0000_ffff;
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+const USER: u64 = 4;
 /// The flags that are compared: the arithmetic ones and DF.
 const FLAGS: u64 = 0xcd5;
 /// TOP of the x87 status word.

@@ -14,7 +14,7 @@ use crate::state::*;
 /// `bits`.
 pub(crate) fn run(code: &[u8], bits: u32, state: &State) -> Outcome {
     let _exclusive = acquire();
-    // SAFETY: `acquire` has mapped both areas, and nobody else uses them while we hold its lock.
+    // SAFETY: `acquire` has mapped these areas, and nobody else uses them while we hold its lock.
     unsafe {
         ptr::write_bytes(CODE as *mut u8, INT3, CODE_BYTES);
         ptr::copy_nonoverlapping(code.as_ptr(), CODE as *mut u8, code.len());
@@ -26,7 +26,7 @@ pub(crate) fn run(code: &[u8], bits: u32, state: &State) -> Outcome {
         host: [0; GREGS],
         host_fp: [0; FX_BYTES],
         state: state.clone(),
-        trap: 0,
+        trap: Trap { vector: 0, error: 0, address: 0 },
     };
     // SAFETY: the handler finds the exchange through EXCHANGE while it runs, on this thread only. All
     // registers are as before when it has returned the second time, so to the compiler nothing but memory has
@@ -39,7 +39,7 @@ pub(crate) fn run(code: &[u8], bits: u32, state: &State) -> Outcome {
     let Exchange { mut state, trap, .. } = exchange;
     // SAFETY: as above.
     unsafe { ptr::copy_nonoverlapping(DATA as *const u8, state.memory.as_mut_ptr(), DATA_BYTES) };
-    if trap == BREAKPOINT {
+    if trap.vector == BREAKPOINT {
         state.rip -= 1;
         return Outcome { state, trap: None };
     }
@@ -55,7 +55,7 @@ struct Exchange {
     host: [i64; GREGS],
     host_fp: [u8; FX_BYTES],
     state: State,
-    trap: u8,
+    trap: Trap,
 }
 
 static mut EXCHANGE: *mut Exchange = ptr::null_mut();
@@ -67,6 +67,10 @@ fn acquire() -> MutexGuard<'static, bool> {
     if !*ready {
         map(CODE, CODE_BYTES, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
         map(DATA, DATA_BYTES, libc::PROT_READ | libc::PROT_WRITE);
+        map(READ_ONLY, READ_ONLY_BYTES, libc::PROT_READ);
+        // Page faults tell a page that is not there yet from one that cannot be written.
+        // SAFETY: it has just been mapped.
+        unsafe { ptr::read_volatile(READ_ONLY as *const u8) };
         for signal in [libc::SIGTRAP, libc::SIGFPE, libc::SIGSEGV, libc::SIGILL, libc::SIGBUS] {
             // SAFETY: `on_trap` only touches the exchange and its arguments.
             unsafe {
@@ -137,7 +141,12 @@ extern "C" fn on_trap(signal: i32, _info: *mut libc::siginfo_t, context: *mut li
             exchange.state.rip = gregs[libc::REG_RIP as usize] as u64;
             exchange.state.flags = (gregs[libc::REG_EFL as usize] & FLAGS) as u64;
             ptr::copy_nonoverlapping(fp, exchange.state.fx.0.as_mut_ptr(), FX_BYTES);
-            exchange.trap = gregs[libc::REG_TRAPNO as usize] as u8;
+            let vector = gregs[libc::REG_TRAPNO as usize] as u8;
+            exchange.trap = Trap {
+                vector,
+                error: gregs[libc::REG_ERR as usize] as u64,
+                address: if vector == PAGE_FAULT { gregs[libc::REG_CR2 as usize] as u64 } else { 0 },
+            };
             gregs.copy_from_slice(&exchange.host);
             load_fp(fp, &exchange.host_fp);
         }

@@ -23,8 +23,17 @@ pub(crate) struct FxImage(pub(crate) [u8; FX_BYTES]);
 #[derive(Clone, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) state: State,
-    /// Vector of the exception that it raised.
-    pub(crate) trap: Option<u8>,
+    pub(crate) trap: Option<Trap>,
+}
+
+/// An exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trap {
+    pub(crate) vector: u8,
+    /// 0 for exceptions that have none.
+    pub(crate) error: u64,
+    /// CR2 of a page fault.
+    pub(crate) address: u64,
 }
 
 impl State {
@@ -127,5 +136,11 @@ pub(crate) const CODE_BYTES: usize = 4096;
 /// Where memory operands and the stack lie: low enough for any kind of address.
 pub(crate) const DATA: u64 = 0x11_0000;
 pub(crate) const DATA_BYTES: usize = 0x4000;
+/// A page of zeros behind the data, which cannot be written. There is nothing behind it, nor in front of the
+/// data.
+pub(crate) const READ_ONLY: u64 = DATA + DATA_BYTES as u64;
+pub(crate) const READ_ONLY_BYTES: usize = 4096;
 /// The part of an `FXSAVE` image that has contents.
 pub(crate) const FX_BYTES: usize = 416;
+/// Vector of page faults.
+pub(crate) const PAGE_FAULT: u8 = 14;
