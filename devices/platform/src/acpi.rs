@@ -95,8 +95,10 @@ pub const SLEEP_TYPE_OFF: u8 = 5;
 const POWER_BUTTON: u16 = 1 << 8;
 const TIMER_CARRY: u16 = 1 << 0;
 const GLOBAL_LOCK: u16 = 1 << 5;
-/// The events that can be enabled.
-const EVENTS: u16 = TIMER_CARRY | GLOBAL_LOCK | POWER_BUTTON;
+const CLOCK_ALARM: u16 = 1 << 10;
+/// The events that can be enabled. Only the power button ever happens; but an operating system that enables
+/// one reads it back.
+const EVENTS: u16 = TIMER_CARRY | GLOBAL_LOCK | POWER_BUTTON | CLOCK_ALARM;
 const SCI_ENABLED: u16 = 1 << 0;
 const SLEEP_ENABLE: u16 = 1 << 13;
 
@@ -128,6 +130,16 @@ mod tests {
         assert_eq!(bench.take_effects().lines, [InterruptLine { line: SCI, level: true }]);
         bench.call(|context| pm.write(context, 0, &POWER_BUTTON.to_le_bytes()));
         assert_eq!(bench.take_effects().lines, [InterruptLine { line: SCI, level: false }]);
+    }
+
+    #[test]
+    fn linux_can_enable_the_clock_alarm() {
+        let mut bench = Bench::default();
+        let mut pm = AcpiPm::default();
+        bench.call(|context| pm.write(context, 2, &CLOCK_ALARM.to_le_bytes()));
+        let mut data = [0; 2];
+        bench.call(|context| pm.read(context, 2, &mut data));
+        assert_eq!(u16::from_le_bytes(data), CLOCK_ALARM);
     }
 
     #[test]
