@@ -57,12 +57,10 @@ impl Tables {
     /// The tables whose token table has its digits at `digits`.
     fn around(file: &[u8], digits: usize) -> Option<Tables> {
         let (token_table, token_index) =
-            (digits..digits + LONGEST_TOKEN_TABLE).step_by(1).find_map(|at| {
-                if at % ALIGN != 0 {
-                    return None;
-                }
+            (digits.next_multiple_of(ALIGN)..digits + LONGEST_TOKEN_TABLE).step_by(ALIGN).find_map(|at| {
                 let zero = u16_at(file, at + 2 * usize::from(b'0'))?;
-                let start = digits.checked_sub(usize::from(zero))?;
+                // The pattern starts one byte before the digit.
+                let start = (digits + 1).checked_sub(usize::from(zero))?;
                 let ordered = u16_at(file, at)? == 0
                     && (1..256).all(|token| {
                         let [previous, offset] = [token - 1, token].map(|token| u16_at(file, at + 2 * token));
@@ -80,9 +78,9 @@ impl Tables {
         let nearest = markers.checked_sub(last as usize)? & !(ALIGN - 1);
         let names = (nearest.saturating_sub(LONGEST_BLOCK)..=nearest).rev().step_by(ALIGN).find(|names| {
             let count = names.checked_sub(8).and_then(|at| u32_at(file, at)).unwrap_or(0) as usize;
-            let blocks = count.div_ceil(256);
-            (blocks == marker_count || blocks + 1 == marker_count)
-                && names_agree(file, *names, markers, blocks)
+            // Padding looks like one marker more.
+            [count.div_ceil(256), count.div_ceil(256) + 1].contains(&marker_count)
+                && names_agree(file, *names, markers, count)
         })?;
         Some(Tables { count: u32_at(file, names - 8)? as usize, names, token_table, token_index })
     }
@@ -138,21 +136,21 @@ fn markers_before(file: &[u8], end: usize) -> Option<usize> {
     }
 }
 
-/// Whether the names at `names` have the first `blocks` markers at every 256th symbol.
-fn names_agree(file: &[u8], names: usize, markers: usize, blocks: usize) -> bool {
+/// Whether the `count` names at `names` have a marker at every 256th.
+fn names_agree(file: &[u8], names: usize, markers: usize, count: usize) -> bool {
     let mut at = names;
-    for block in 0..blocks {
-        if u32_at(file, markers + 4 * block).map(|offset| names + offset as usize) != Some(at) {
+    for symbol in 0..count {
+        let marker = || u32_at(file, markers + symbol / 64).map(|offset| names + offset as usize);
+        if symbol % 256 == 0 && marker() != Some(at) {
             return false;
         }
-        for _ in 0..256 {
-            match symbol_tokens(file, at) {
-                Some((_, next)) => at = next,
-                None => return false,
-            }
+        match symbol_tokens(file, at) {
+            Some((_, next)) => at = next,
+            None => return false,
         }
     }
-    blocks > 0
+    // Nothing but padding lies between the last name and the markers.
+    at <= markers && markers - at < ALIGN
 }
 
 /// The token numbers of the symbol whose entry is at `at`, and where the next entry is.
@@ -184,3 +182,110 @@ const ALIGN: usize = 8;
 const LONGEST_TOKEN_TABLE: usize = 1 << 14;
 /// More than 256 symbols ever take.
 const LONGEST_BLOCK: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::testing::elf64;
+    use super::*;
+
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+
+    /// A symbol every 32 bytes; one of them has a name that needs two bytes of length, some are absolute.
+    fn symbols() -> Vec<(u64, String)> {
+        (0..700_u64)
+            .map(|index| match index {
+                0..3 => (8 * index, format!("Apercpu_{index}")),
+                300 => (TEXT + 32 * index, format!("t{}", "long_".repeat(40))),
+                index if index % 7 == 0 => (TEXT + 32 * index, format!("ddata_{index}")),
+                _ => (TEXT + 32 * index, format!("tfunction_{index}")),
+            })
+            .collect()
+    }
+
+    fn align(image: &mut Vec<u8>) {
+        image.resize(image.len().next_multiple_of(ALIGN), 0);
+    }
+
+    fn offsets(symbols: &[(u64, String)]) -> Vec<u8> {
+        let offset = |address: u64| {
+            if address < TEXT { address as i32 } else { (TEXT - 1).wrapping_sub(address) as i32 }
+        };
+        let mut table: Vec<u8> =
+            symbols.iter().flat_map(|(address, _)| offset(*address).to_le_bytes()).collect();
+        align(&mut table);
+        table.extend(TEXT.to_le_bytes());
+        table
+    }
+
+    /// The tables as the kernel build writes them: `new` with the offsets at the end.
+    fn tables(symbols: &[(u64, String)], new: bool) -> Vec<u8> {
+        let mut image = b"something else\0\0".to_vec();
+        if !new {
+            image.extend(offsets(symbols));
+        }
+        image.extend((symbols.len() as u32).to_le_bytes());
+        align(&mut image);
+        let mut markers = Vec::new();
+        let names = image.len();
+        for (index, (_, name)) in symbols.iter().enumerate() {
+            if index % 256 == 0 {
+                markers.extend(((image.len() - names) as u32).to_le_bytes());
+            }
+            match name.len() {
+                length @ ..0x80 => image.push(length as u8),
+                length => image.extend([length as u8 | 0x80, (length >> 7) as u8]),
+            }
+            image.extend(name.as_bytes());
+        }
+        align(&mut image);
+        image.extend(markers);
+        align(&mut image);
+        let mut index = Vec::new();
+        let token_table = image.len();
+        for token in 0..=255_u8 {
+            index.extend(((image.len() - token_table) as u16).to_le_bytes());
+            if token.is_ascii_graphic() {
+                image.push(token);
+            }
+            image.push(0);
+        }
+        align(&mut image);
+        image.extend(index);
+        if new {
+            image.extend(offsets(symbols));
+        }
+        image
+    }
+
+    fn decode_image(image: &[u8]) -> Option<Symbols> {
+        let mut file = elf64(62, 0x100_0000, image);
+        // The segment's link address, and room in memory for all symbols.
+        file[80..88].copy_from_slice(&TEXT.to_le_bytes());
+        file[104..112].copy_from_slice(&(1_u64 << 20).to_le_bytes());
+        decode(&file, &Elf::parse(&file).unwrap())
+    }
+
+    #[test]
+    fn both_orders_of_the_tables_are_decoded() {
+        for new in [true, false] {
+            let found = decode_image(&tables(&symbols(), new)).unwrap();
+            assert_eq!(found.len(), 697, "absolute symbols are left out");
+            let symbol = found.resolve(TEXT + 32 * 255 + 4).unwrap();
+            assert_eq!((symbol.name, symbol.offset, symbol.size, symbol.code), ("function_255", 4, 32, true));
+            assert!(!found.resolve(TEXT + 32 * 14).unwrap().code);
+            assert_eq!(found.resolve(TEXT + 32 * 300).unwrap().name, "long_".repeat(40));
+        }
+    }
+
+    #[test]
+    fn damaged_tables_give_no_symbols_rather_than_wrong_ones() {
+        let whole = tables(&symbols(), true);
+        assert!(decode_image(&whole[..whole.len() - 9]).is_none());
+        assert!(decode_image(&whole[..whole.len() / 2]).is_none());
+        let mut other = whole;
+        // The length of the first name, behind the count.
+        other[24] = 0x7f;
+        assert!(decode_image(&other).is_none());
+        assert!(decode_image(b"no tables at all").is_none());
+    }
+}
