@@ -6,36 +6,45 @@ use object::{
     read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader},
 };
 
-/// The names of the libraries that a program or library needs, its dynamic linker included.
-pub(crate) fn needed(bytes: &[u8]) -> Result<Vec<String>, object::Error> {
+/// What a program or library needs to run.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// The path of the dynamic linker.
+    pub(crate) interpreter: Option<String>,
+    /// The names of libraries.
+    pub(crate) libraries: Vec<String>,
+}
+
+/// Reads what a program or library needs.
+pub(crate) fn needs(bytes: &[u8]) -> Result<Needs, object::Error> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
     let segments = header.program_headers(endian, bytes)?;
-    let mut names = Vec::new();
+    let mut needs = Needs::default();
     for segment in segments {
-        if segment.p_type(endian) == PT_INTERP
-            && let Ok(Some(path)) = segment.interpreter(endian, bytes)
-        {
-            let path = String::from_utf8_lossy(path);
-            names.extend(path.rsplit('/').next().map(str::to_owned));
+        if segment.p_type(endian) == PT_INTERP {
+            let path = segment.interpreter(endian, bytes)?;
+            needs.interpreter = path.map(|path| String::from_utf8_lossy(path).into_owned());
         }
     }
     let Some(dynamic) = segments.iter().find(|segment| segment.p_type(endian) == PT_DYNAMIC) else {
-        return Ok(names);
+        return Ok(needs);
     };
     let sections = header.sections(endian, bytes)?;
     let Some((_, link)) = sections.dynamic(endian, bytes)? else {
-        return Ok(names);
+        return Ok(needs);
     };
     let strings = sections.strings(endian, bytes, link)?;
     for entry in dynamic.dynamic(endian, bytes)?.unwrap_or_default() {
         match entry.d_tag(endian) {
             DT_NULL => break,
-            DT_NEEDED => names.push(String::from_utf8_lossy(entry.string(endian, strings)?).into_owned()),
+            DT_NEEDED => {
+                needs.libraries.push(String::from_utf8_lossy(entry.string(endian, strings)?).into_owned())
+            }
             _ => {}
         }
     }
-    Ok(names)
+    Ok(needs)
 }
 
 /// Whether this is a 64-bit ELF file for x86.

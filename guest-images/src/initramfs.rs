@@ -200,7 +200,7 @@ const DIRECTORIES: &[(&str, u32)] = &[
 ];
 
 const FILES: &[(&str, &str)] = &[
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"),
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"),
     ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"),
     ("etc/hosts", "127.0.0.1 localhost nicvisor\n::1 localhost nicvisor\n"),
     ("etc/hostname", "nicvisor\n"),

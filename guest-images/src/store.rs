@@ -169,10 +169,9 @@ impl Store {
         let mut kernel =
             kernel::in_packages(&root.canonicalize().map_err(ImageError::cache(&root))?, records)?;
         // Paths are kept relative to the entry, so that the cache can be moved.
-        let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap_or(path).to_owned();
-        kernel.vmlinuz = relative(&kernel.vmlinuz);
-        kernel.modules = kernel.modules.as_ref().map(relative);
-        kernel.system_map = kernel.system_map.as_ref().map(relative);
+        kernel.vmlinuz = below(&root, &kernel.vmlinuz);
+        kernel.modules = kernel.modules.map(|modules| below(&root, &modules));
+        kernel.system_map = kernel.system_map.map(|map| below(&root, &map));
         fs::write(root.join(DESCRIPTION), to_json(&kernel)).map_err(ImageError::cache(&root))?;
         self.cache.publish(lock, &root, directory)?;
         forget(&fetched);
@@ -199,14 +198,14 @@ impl Store {
             apt::unpack(&package.file, &directory)?;
             unpacked.push(directory);
         }
-        let entry = cache::sha256(&to_json(&(TOOLS_FORMAT, &records)))[..16].to_owned();
+        let entry = cache::sha256(&to_json(&(tools::layout(), &records)))[..16].to_owned();
         let finished = workspace.path().join("tools");
         let root = finished.join("root");
         fs::create_dir_all(&root).map_err(ImageError::cache(&root))?;
         tools::assemble(&unpacked, &root)?;
         fs::write(finished.join("packages.json"), to_json(&records)).map_err(ImageError::cache(&finished))?;
         self.cache.publish(&lock, &finished, &self.cache.path(TOOLS).join(&entry))?;
-        let record = ToolsRecord { format: TOOLS_FORMAT, directory: entry };
+        let record = ToolsRecord { format: tools::layout(), directory: entry };
         self.cache.write(&lock, &self.cache.path(TOOLS_RECORD), &to_json(&record))?;
         forget(&fetched);
         self.known_tools().ok_or_else(|| ImageError::BadPackage {
@@ -218,7 +217,7 @@ impl Store {
     fn known_tools(&self) -> Option<PathBuf> {
         let record: ToolsRecord = read_json(&self.cache.path(TOOLS_RECORD))?;
         let root = self.cache.path(TOOLS).join(record.directory).join("root");
-        (record.format == TOOLS_FORMAT && root.is_dir()).then_some(root)
+        (record.format == tools::layout() && root.is_dir()).then_some(root)
     }
 
     fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
@@ -294,7 +293,7 @@ struct NameRecord {
 
 #[derive(Serialize, Deserialize)]
 struct ToolsRecord {
-    format: u32,
+    format: String,
     directory: String,
 }
 
@@ -379,6 +378,10 @@ fn read_kernel(directory: &Path) -> Option<Kernel> {
     kernel::is_intact(&kernel).is_ok_and(|intact| intact).then_some(kernel)
 }
 
+fn below(root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix(root).unwrap_or(path).to_owned()
+}
+
 /// A description that cannot be read is as good as none: what it describes is made again.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
@@ -401,9 +404,6 @@ const TOOLS: &str = "tools";
 const TOOLS_RECORD: &str = "tools.json";
 const INITRAMFS: &str = "initramfs";
 const DESCRIPTION: &str = "kernel.json";
-
-/// Changed when the same packages would be laid out in another way.
-const TOOLS_FORMAT: u32 = 1;
 
 /// Changed when the same parts would make another archive.
 const INITRAMFS_FORMAT: u32 = 1;

@@ -11,12 +11,18 @@ use std::{
 use crate::{ImageError, elf};
 
 /// Packages whose programs go into the guest.
-pub(crate) const PACKAGES: &[&str] = &["busybox-static", "iproute2", "ethtool", "iperf3", "kmod"];
+pub(crate) const PACKAGES: &[&str] =
+    &["bash", "busybox-static", "dash", "ethtool", "iperf3", "iproute2", "kmod"];
 
 /// Whether a package of the closure of [`PACKAGES`] is needed: for its programs or for its libraries. The rest
 /// (configuration tools, documentation, account management) only matters to a system that is installed.
 pub(crate) fn is_needed(package: &str) -> bool {
     PACKAGES.contains(&package) || package.starts_with("lib") || package.starts_with("zlib")
+}
+
+/// What is picked and how it is laid out, as a text that changes with it.
+pub(crate) fn layout() -> String {
+    format!("{LAYOUT} {PACKAGES:?} {PROGRAMS:?} {DATA:?}")
 }
 
 /// A tree of files as they will be in the guest, put together from unpacked packages.
@@ -44,6 +50,7 @@ pub(crate) fn assemble(packages: &[PathBuf], target: &Path) -> Result<(), ImageE
         .collect();
     files.chosen.extend(data);
     files.copy(target)?;
+    link_shell(target)?;
     link_applets(target)
 }
 
@@ -78,11 +85,14 @@ impl Files {
         if !elf::is_x86_64(&contents) {
             return Ok(());
         }
-        let needed = elf::needed(&contents).map_err(|error| ImageError::BadPackage {
+        let needs = elf::needs(&contents).map_err(|error| ImageError::BadPackage {
             package: path.to_owned(),
             reason: format!("a damaged program: {error}"),
         })?;
-        for library in needed {
+        if let Some(interpreter) = needs.interpreter {
+            self.choose(&merged(&interpreter), path)?;
+        }
+        for library in needs.libraries {
             let places = LIBRARY_PLACES.map(|place| format!("{place}/{library}"));
             let place = places.iter().find(|place| self.sources.contains_key(*place)).unwrap_or(&places[0]);
             self.choose(place, path)?;
@@ -106,6 +116,13 @@ impl Files {
     }
 }
 
+/// Busybox has a shell too, but that one runs busybox's applets in place of the programs in `PATH`: `ip` would
+/// be another `ip`.
+fn link_shell(target: &Path) -> Result<(), ImageError> {
+    let shell = target.join("usr/bin/sh");
+    symlink("dash", &shell).map_err(ImageError::cache(&shell))
+}
+
 /// Links busybox's applets into place, except where the guest has the real program.
 fn link_applets(target: &Path) -> Result<(), ImageError> {
     let broken = |reason: String| ImageError::BadPackage { package: "busybox-static".to_owned(), reason };
@@ -126,9 +143,6 @@ fn link_applets(target: &Path) -> Result<(), ImageError> {
             };
             create().map_err(ImageError::cache(&link))?;
         }
-    }
-    if target.join("usr/bin/sh").symlink_metadata().is_err() {
-        return Err(broken("it has no shell".to_owned()));
     }
     Ok(())
 }
@@ -157,10 +171,15 @@ fn resolve(path: &str, target: &str) -> String {
     merged(&parts.join("/"))
 }
 
+/// Changed when the same files would be laid out in another way.
+const LAYOUT: u32 = 1;
+
 const BUSYBOX: &str = "usr/bin/busybox";
 
 const PROGRAMS: &[&str] = &[
     BUSYBOX,
+    "usr/bin/bash",
+    "usr/bin/dash",
     "usr/bin/ip",
     "usr/bin/ss",
     "usr/bin/kmod",
@@ -174,6 +193,8 @@ const PROGRAMS: &[&str] = &[
     "usr/sbin/modinfo",
     "usr/sbin/modprobe",
     "usr/sbin/rmmod",
+    // The C library loads it when a thread is cancelled, and no program says that it needs it.
+    "usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
 ];
 
 /// Tables that iproute2's programs read.
