@@ -106,7 +106,7 @@ impl Port {
 
     /// The next message that has arrived.
     pub(crate) fn next(&mut self) -> io::Result<Option<ToGuest>> {
-        self.decoder.next().map_err(io::Error::other)
+        self.decoder.next_message().map_err(io::Error::other)
     }
 }
 

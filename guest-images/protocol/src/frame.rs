@@ -47,7 +47,7 @@ impl Decoder {
     }
 
     /// The next whole message, if one has arrived.
-    pub fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let waiting = &self.buffer[self.taken..];
         let Some((header, rest)) = waiting.split_first_chunk::<HEADER>() else {
             return Ok(None);
@@ -84,7 +84,7 @@ mod tests {
     fn a_frame_larger_than_the_limit_is_refused_before_its_body_arrives() {
         let mut decoder = Decoder::default();
         decoder.feed(&(MAX_BODY as u32 + 1).to_le_bytes());
-        assert_eq!(decoder.next::<FromGuest>(), Err(FrameError::TooLarge(MAX_BODY + 1)));
+        assert_eq!(decoder.next_message::<FromGuest>(), Err(FrameError::TooLarge(MAX_BODY + 1)));
         assert_eq!(
             encode(&output(0, vec![0; MAX_BODY]), &mut Vec::new()),
             Err(FrameError::TooLarge(MAX_BODY + 6))
@@ -99,7 +99,7 @@ mod tests {
         stream.push(0);
         let mut decoder = Decoder::default();
         decoder.feed(&stream);
-        assert_eq!(decoder.next::<FromGuest>(), Err(FrameError::Malformed));
+        assert_eq!(decoder.next_message::<FromGuest>(), Err(FrameError::Malformed));
     }
 
     proptest! {
@@ -121,7 +121,7 @@ mod tests {
                 let (piece, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
                 rest = after;
                 decoder.feed(piece);
-                while let Some(message) = decoder.next::<FromGuest>().unwrap() {
+                while let Some(message) = decoder.next_message::<FromGuest>().unwrap() {
                     received.push(message);
                 }
             }
@@ -138,10 +138,10 @@ mod tests {
             }
             let mut decoder = Decoder::default();
             decoder.feed(&bytes);
-            while let Ok(Some(_)) = decoder.next::<FromGuest>() {}
+            while let Ok(Some(_)) = decoder.next_message::<FromGuest>() {}
             let mut decoder = Decoder::default();
             decoder.feed(&bytes);
-            while let Ok(Some(_)) = decoder.next::<crate::ToGuest>() {}
+            while let Ok(Some(_)) = decoder.next_message::<crate::ToGuest>() {}
         }
     }
 }

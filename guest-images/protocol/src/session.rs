@@ -255,7 +255,7 @@ impl Session {
     }
 
     fn next_message(&mut self) -> Result<Option<FromGuest>, SessionError> {
-        match self.decoder.next() {
+        match self.decoder.next_message() {
             Err(_) if !self.ready => Err(SessionError::Stranger),
             outcome => Ok(outcome?),
         }
@@ -421,7 +421,7 @@ mod tests {
                 }
                 session.sent(bytes.len());
                 self.0.feed(&bytes);
-                while let Some(message) = self.0.next().unwrap() {
+                while let Some(message) = self.0.next_message().unwrap() {
                     messages.push(message);
                 }
             }
@@ -514,7 +514,7 @@ mod tests {
                 let piece = piece[..piece.len().min(*take)].to_vec();
                 session.sent(piece.len());
                 decoder.feed(&piece);
-                while let Some(message) = decoder.next().unwrap() {
+                while let Some(message) = decoder.next_message().unwrap() {
                     match message {
                         ToGuest::PutData { data, .. } => arrived.extend(data),
                         ToGuest::PutEnd { .. } => ended = true,
