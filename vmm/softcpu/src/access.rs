@@ -258,6 +258,32 @@ impl Cpu {
         Ok(result)
     }
 
+    /// The short way of [`Self::load`]: `None`, and nothing done, if it takes more than a look at the TLB.
+    #[inline(always)]
+    pub(crate) fn load_cached<T: Width>(&self, linear: u64) -> Option<T> {
+        self.tlb.read(linear)
+    }
+
+    /// The short way of [`Self::store`] likewise; says whether it was enough.
+    #[inline(always)]
+    pub(crate) fn store_cached<T: Width>(&mut self, linear: u64, value: T) -> bool {
+        self.tlb.write(linear, value)
+    }
+
+    /// The short way of [`Self::modify`] likewise.
+    #[inline(always)]
+    pub(crate) fn modify_cached<T: Width>(
+        &mut self,
+        linear: u64,
+        change: impl FnOnce(&mut Cpu, T) -> T,
+    ) -> bool {
+        let offset = (linear & 0xfff) as usize;
+        let Some(page) = self.tlb.writable(linear) else { return false };
+        let Some(old) = page.read::<T>(offset) else { return false };
+        let new = change(self, old);
+        page.write(offset, new)
+    }
+
     /// Faults as a write of `bytes` bytes at `linear` would.
     #[cold]
     #[inline(never)]

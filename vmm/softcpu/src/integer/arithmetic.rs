@@ -2,8 +2,8 @@
 
 use iced_x86::{Instruction, Mnemonic, Register};
 
+use super::memory::{self, Address, by_address};
 use super::operand::{Form, by_width, form, operand_bytes};
-use crate::access::Access;
 use crate::op::{Handler, Op};
 use crate::{Cpu, Env, Stop, Width};
 
@@ -40,10 +40,10 @@ fn binary<O: Binary>(instruction: &Instruction) -> Option<Handler> {
     let bytes = operand_bytes(instruction, 0);
     Some(match form(instruction)? {
         Form::RegisterRegister => by_width!(bytes, register_register, O),
-        Form::RegisterMemory => by_width!(bytes, register_memory, O),
+        Form::RegisterMemory => by_address!(instruction, bytes, register_memory, O),
         Form::RegisterImmediate => by_width!(bytes, register_immediate, O),
-        Form::MemoryRegister => by_width!(bytes, memory_register, O),
-        Form::MemoryImmediate => by_width!(bytes, memory_immediate, O),
+        Form::MemoryRegister => by_address!(instruction, bytes, memory_register, O),
+        Form::MemoryImmediate => by_address!(instruction, bytes, memory_immediate, O),
         Form::Register | Form::Memory => return None,
     })
 }
@@ -52,61 +52,76 @@ fn unary<O: Unary>(instruction: &Instruction) -> Option<Handler> {
     let bytes = operand_bytes(instruction, 0);
     Some(match form(instruction)? {
         Form::Register => by_width!(bytes, register, O),
-        Form::Memory => by_width!(bytes, memory, O),
+        Form::Memory => by_address!(instruction, bytes, memory, O),
         _ => return None,
     })
 }
 
 fn register_register<O: Binary, T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let right = cpu.get::<T>(op.source);
-    update_register::<O, T>(cpu, op, right)
+    update_register::<O, T>(cpu, op, right);
+    Ok(())
 }
 
 fn register_immediate<O: Binary, T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    update_register::<O, T>(cpu, op, T::truncate(op.immediate))
+    update_register::<O, T>(cpu, op, T::truncate(op.immediate));
+    Ok(())
 }
 
-fn register_memory<O: Binary, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, T::BYTES, Access::Read)?;
-    let right = cpu.load::<T>(env, linear)?;
-    update_register::<O, T>(cpu, op, right)
+fn register_memory<O: Binary, A: Address, T: Width>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
+    memory::load::<A, T>(cpu, env, op, update_register::<O, T>)
 }
 
-fn memory_register<O: Binary, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let right = cpu.get::<T>(op.source);
-    update_memory::<O, T>(cpu, env, op, right)
+fn memory_register<O: Binary, A: Address, T: Width>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
+    if O::WRITES {
+        memory::modify::<A, T>(cpu, env, op, with_register::<O, T>)
+    } else {
+        memory::load::<A, T>(cpu, env, op, |cpu, op, left| {
+            with_register::<O, T>(cpu, op, left);
+        })
+    }
 }
 
-fn memory_immediate<O: Binary, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    update_memory::<O, T>(cpu, env, op, T::truncate(op.immediate))
+fn memory_immediate<O: Binary, A: Address, T: Width>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
+    if O::WRITES {
+        memory::modify::<A, T>(cpu, env, op, with_immediate::<O, T>)
+    } else {
+        memory::load::<A, T>(cpu, env, op, |cpu, op, left| {
+            with_immediate::<O, T>(cpu, op, left);
+        })
+    }
 }
 
 #[inline(always)]
-fn update_register<O: Binary, T: Width>(cpu: &mut Cpu, op: &Op, right: T) -> Result<(), Stop> {
+fn update_register<O: Binary, T: Width>(cpu: &mut Cpu, op: &Op, right: T) {
     let left = cpu.get::<T>(op.destination);
     let result = O::apply(cpu, left, right);
     if O::WRITES {
         cpu.set(op.destination, result);
     }
-    Ok(())
 }
 
 #[inline(always)]
-fn update_memory<O: Binary, T: Width>(
-    cpu: &mut Cpu,
-    env: &mut Env<'_>,
-    op: &Op,
-    right: T,
-) -> Result<(), Stop> {
-    if O::WRITES {
-        let linear = cpu.linear(op, T::BYTES, Access::Write)?;
-        cpu.modify::<T, _>(env, linear, |cpu, left| (O::apply(cpu, left, right), ()))
-    } else {
-        let linear = cpu.linear(op, T::BYTES, Access::Read)?;
-        let left = cpu.load::<T>(env, linear)?;
-        O::apply(cpu, left, right);
-        Ok(())
-    }
+fn with_register<O: Binary, T: Width>(cpu: &mut Cpu, op: &Op, left: T) -> T {
+    let right = cpu.get::<T>(op.source);
+    O::apply(cpu, left, right)
+}
+
+#[inline(always)]
+fn with_immediate<O: Binary, T: Width>(cpu: &mut Cpu, op: &Op, left: T) -> T {
+    O::apply(cpu, left, T::truncate(op.immediate))
 }
 
 /// `XOR` of a register with itself: how compilers write zero.
@@ -123,9 +138,8 @@ fn register<O: Unary, T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> R
     Ok(())
 }
 
-fn memory<O: Unary, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, T::BYTES, Access::Write)?;
-    cpu.modify::<T, _>(env, linear, |cpu, value| (O::apply(cpu, value), ()))
+fn memory<O: Unary, A: Address, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    memory::modify::<A, T>(cpu, env, op, |cpu, _op, value| O::apply(cpu, value))
 }
 
 /// An operation on two operands that sets the flags and, if `WRITES`, replaces the first operand.

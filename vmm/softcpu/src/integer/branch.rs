@@ -6,7 +6,7 @@ use iced_x86::{Code, Instruction, Mnemonic, OpKind};
 
 use super::operand::{Form, by_condition, by_width_16_up, condition_table, form, operand_bytes};
 use super::stack;
-use crate::access::Access;
+use crate::access::{Access, is_canonical};
 use crate::cpu::{RCX, RSP};
 use crate::op::{Handler, Op};
 use crate::{Cpu, Env, Stop, Width};
@@ -46,8 +46,10 @@ fn jump(instruction: &Instruction) -> Option<Handler> {
 }
 
 fn call(instruction: &Instruction) -> Option<Handler> {
-    if let Some(bytes) = branch_bytes(instruction) {
-        return Some(by_width_16_up!(bytes, call_relative));
+    match branch_bytes(instruction) {
+        Some(8) => return Some(call_relative_long),
+        Some(bytes) => return Some(by_width_16_up!(bytes, call_relative)),
+        None => {}
     }
     if !instruction.is_call_near_indirect() {
         return None;
@@ -63,7 +65,7 @@ fn ret(instruction: &Instruction) -> Option<Handler> {
     Some(match instruction.code() {
         Code::Retnw | Code::Retnw_imm16 => return_near::<u16>,
         Code::Retnd | Code::Retnd_imm16 => return_near::<u32>,
-        Code::Retnq | Code::Retnq_imm16 => return_near::<u64>,
+        Code::Retnq | Code::Retnq_imm16 => return_long,
         _ => return None,
     })
 }
@@ -139,6 +141,17 @@ fn call_relative<B: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<
     enter(cpu, env, target)
 }
 
+fn call_relative_long(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    let (back, pointer) = (cpu.rip(), cpu.registers[RSP as usize].wrapping_sub(8));
+    let target = back.wrapping_add(op.immediate);
+    if !is_canonical(target) || !cpu.store_cached(pointer, back) {
+        return call_relative::<u64>(cpu, env, op);
+    }
+    cpu.registers[RSP as usize] = pointer;
+    cpu.set_rip(target);
+    Err(Stop::Resume)
+}
+
 fn call_register<B: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let target = cpu.get::<B>(op.destination);
     enter(cpu, env, target)
@@ -165,6 +178,18 @@ fn return_near<B: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<()
     cpu.branch(target.zero_extend())?;
     stack::release_sized::<B>(cpu, B::BYTES as u64 + op.immediate);
     Err(Stop::Resume)
+}
+
+fn return_long(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    let pointer = cpu.registers[RSP as usize];
+    match cpu.load_cached::<u64>(pointer) {
+        Some(target) if is_canonical(target) => {
+            cpu.registers[RSP as usize] = pointer.wrapping_add(8).wrapping_add(op.immediate);
+            cpu.set_rip(target);
+            Err(Stop::Resume)
+        }
+        _ => return_near::<u64>(cpu, env, op),
+    }
 }
 
 fn loop_while<W: While, B: Width, C: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {

@@ -2,6 +2,7 @@
 
 use iced_x86::{Instruction, Mnemonic};
 
+use super::memory::{self, Address, by_address};
 use super::operand::{
     Form, by_condition, by_width, by_width_16_up, condition_table, form, is_absolute64, operand_bytes,
 };
@@ -17,7 +18,7 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         Mnemonic::Movzx => return zero_extend(instruction),
         Mnemonic::Movsx | Mnemonic::Movsxd => return sign_extend(instruction),
         Mnemonic::Lea => by_width_16_up!(operand_bytes(instruction, 0), load_effective_address),
-        Mnemonic::Movnti => by_width_16_up!(operand_bytes(instruction, 1), memory_register),
+        Mnemonic::Movnti => by_address!(instruction, operand_bytes(instruction, 1), memory_register),
         Mnemonic::Bswap => by_width_16_up!(operand_bytes(instruction, 0), swap_bytes),
         Mnemonic::Cbw => widen_accumulator::<u8, u16>,
         Mnemonic::Cwde => widen_accumulator::<u16, u32>,
@@ -37,48 +38,32 @@ fn mov(instruction: &Instruction) -> Option<Handler> {
         Form::RegisterImmediate => by_width!(bytes, register_immediate),
         Form::RegisterMemory if is_absolute64(instruction) => by_width!(bytes, register_absolute),
         Form::MemoryRegister if is_absolute64(instruction) => by_width!(bytes, absolute_register),
-        Form::RegisterMemory => by_width!(bytes, register_memory),
-        Form::MemoryRegister => by_width!(bytes, memory_register),
-        Form::MemoryImmediate => by_width!(bytes, memory_immediate),
+        Form::RegisterMemory => by_address!(instruction, bytes, register_memory),
+        Form::MemoryRegister => by_address!(instruction, bytes, memory_register),
+        Form::MemoryImmediate => by_address!(instruction, bytes, memory_immediate),
         Form::Register | Form::Memory => return None,
     })
 }
 
 fn zero_extend(instruction: &Instruction) -> Option<Handler> {
-    Some(match (form(instruction)?, operand_bytes(instruction, 0), operand_bytes(instruction, 1)) {
-        (Form::RegisterRegister, 2, 1) => zero_extend_register::<u8, u16>,
-        (Form::RegisterRegister, 2, 2) => zero_extend_register::<u16, u16>,
-        (Form::RegisterRegister, _, 1) => zero_extend_register::<u8, u64>,
-        (Form::RegisterRegister, _, 2) => zero_extend_register::<u16, u64>,
-        (Form::RegisterMemory, 2, 1) => zero_extend_memory::<u8, u16>,
-        (Form::RegisterMemory, 2, 2) => zero_extend_memory::<u16, u16>,
-        (Form::RegisterMemory, _, 1) => zero_extend_memory::<u8, u64>,
-        (Form::RegisterMemory, _, 2) => zero_extend_memory::<u16, u64>,
-        _ => return None,
+    let (to, from) = (operand_bytes(instruction, 0), operand_bytes(instruction, 1));
+    Some(match (form(instruction)?, to) {
+        (Form::RegisterRegister, 2) => by_width!(from, zero_extend_register, u16),
+        (Form::RegisterRegister, _) => by_width!(from, zero_extend_register, u64),
+        (_, 2) => by_address!(instruction, from, zero_extend_memory, u16),
+        (_, _) => by_address!(instruction, from, zero_extend_memory, u64),
     })
 }
 
 fn sign_extend(instruction: &Instruction) -> Option<Handler> {
-    Some(match (form(instruction)?, operand_bytes(instruction, 0), operand_bytes(instruction, 1)) {
-        (Form::RegisterRegister, 2, 1) => sign_extend_register::<u8, u16>,
-        (Form::RegisterRegister, 4, 1) => sign_extend_register::<u8, u32>,
-        (Form::RegisterRegister, 8, 1) => sign_extend_register::<u8, u64>,
-        (Form::RegisterRegister, 2, 2) => sign_extend_register::<u16, u16>,
-        (Form::RegisterRegister, 4, 2) => sign_extend_register::<u16, u32>,
-        (Form::RegisterRegister, 8, 2) => sign_extend_register::<u16, u64>,
-        (Form::RegisterRegister, 2, 4) => sign_extend_register::<u32, u16>,
-        (Form::RegisterRegister, 4, 4) => sign_extend_register::<u32, u32>,
-        (Form::RegisterRegister, 8, 4) => sign_extend_register::<u32, u64>,
-        (Form::RegisterMemory, 2, 1) => sign_extend_memory::<u8, u16>,
-        (Form::RegisterMemory, 4, 1) => sign_extend_memory::<u8, u32>,
-        (Form::RegisterMemory, 8, 1) => sign_extend_memory::<u8, u64>,
-        (Form::RegisterMemory, 2, 2) => sign_extend_memory::<u16, u16>,
-        (Form::RegisterMemory, 4, 2) => sign_extend_memory::<u16, u32>,
-        (Form::RegisterMemory, 8, 2) => sign_extend_memory::<u16, u64>,
-        (Form::RegisterMemory, 2, 4) => sign_extend_memory::<u32, u16>,
-        (Form::RegisterMemory, 4, 4) => sign_extend_memory::<u32, u32>,
-        (Form::RegisterMemory, 8, 4) => sign_extend_memory::<u32, u64>,
-        _ => return None,
+    let (to, from) = (operand_bytes(instruction, 0), operand_bytes(instruction, 1));
+    Some(match (form(instruction)?, to) {
+        (Form::RegisterRegister, 2) => by_width!(from, sign_extend_register, u16),
+        (Form::RegisterRegister, 4) => by_width!(from, sign_extend_register, u32),
+        (Form::RegisterRegister, _) => by_width!(from, sign_extend_register, u64),
+        (_, 2) => by_address!(instruction, from, sign_extend_memory, u16),
+        (_, 4) => by_address!(instruction, from, sign_extend_memory, u32),
+        (_, _) => by_address!(instruction, from, sign_extend_memory, u64),
     })
 }
 
@@ -126,22 +111,31 @@ fn register_immediate<T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> R
     Ok(())
 }
 
-fn register_memory<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, T::BYTES, Access::Read)?;
-    let value = cpu.load::<T>(env, linear)?;
+fn register_memory<A: Address, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    memory::load::<A, T>(cpu, env, op, set_destination)
+}
+
+fn memory_register<A: Address, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    memory::store::<A, T>(cpu, env, op, source)
+}
+
+fn memory_immediate<A: Address, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    memory::store::<A, T>(cpu, env, op, immediate)
+}
+
+#[inline(always)]
+fn set_destination<T: Width>(cpu: &mut Cpu, op: &Op, value: T) {
     cpu.set(op.destination, value);
-    Ok(())
 }
 
-fn memory_register<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, T::BYTES, Access::Write)?;
-    let value = cpu.get::<T>(op.source);
-    cpu.store(env, linear, value)
+#[inline(always)]
+fn source<T: Width>(cpu: &Cpu, op: &Op) -> T {
+    cpu.get(op.source)
 }
 
-fn memory_immediate<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, T::BYTES, Access::Write)?;
-    cpu.store(env, linear, T::truncate(op.immediate))
+#[inline(always)]
+fn immediate<T: Width>(_cpu: &Cpu, op: &Op) -> T {
+    T::truncate(op.immediate)
 }
 
 fn register_absolute<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
@@ -157,30 +151,42 @@ fn absolute_register<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Res
     cpu.store(env, linear, value)
 }
 
-fn zero_extend_register<S: Width, T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+fn zero_extend_register<T: Width, S: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let value = cpu.get::<S>(op.source);
-    cpu.set(op.destination, T::truncate(value.zero_extend()));
+    set_zero_extended::<T, S>(cpu, op, value);
     Ok(())
 }
 
-fn zero_extend_memory<S: Width, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, S::BYTES, Access::Read)?;
-    let value = cpu.load::<S>(env, linear)?;
-    cpu.set(op.destination, T::truncate(value.zero_extend()));
-    Ok(())
+fn zero_extend_memory<T: Width, A: Address, S: Width>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
+    memory::load::<A, S>(cpu, env, op, set_zero_extended::<T, S>)
 }
 
-fn sign_extend_register<S: Width, T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+#[inline(always)]
+fn set_zero_extended<T: Width, S: Width>(cpu: &mut Cpu, op: &Op, value: S) {
+    cpu.set(op.destination, T::truncate(value.zero_extend()));
+}
+
+fn sign_extend_register<T: Width, S: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let value = cpu.get::<S>(op.source);
-    cpu.set(op.destination, T::truncate(value.sign_extend()));
+    set_sign_extended::<T, S>(cpu, op, value);
     Ok(())
 }
 
-fn sign_extend_memory<S: Width, T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let linear = cpu.linear(op, S::BYTES, Access::Read)?;
-    let value = cpu.load::<S>(env, linear)?;
+fn sign_extend_memory<T: Width, A: Address, S: Width>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
+    memory::load::<A, S>(cpu, env, op, set_sign_extended::<T, S>)
+}
+
+#[inline(always)]
+fn set_sign_extended<T: Width, S: Width>(cpu: &mut Cpu, op: &Op, value: S) {
     cpu.set(op.destination, T::truncate(value.sign_extend()));
-    Ok(())
 }
 
 fn load_effective_address<T: Width>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {

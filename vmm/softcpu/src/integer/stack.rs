@@ -121,6 +121,16 @@ pub(super) fn release_sized<T: Width>(cpu: &mut Cpu, bytes: u64) {
 #[inline(always)]
 fn push_long<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, value: T) -> Result<(), Stop> {
     let pointer = cpu.registers[RSP as usize].wrapping_sub(T::BYTES as u64);
+    if cpu.store_cached(pointer, value) {
+        cpu.registers[RSP as usize] = pointer;
+        return Ok(());
+    }
+    push_long_slow(cpu, env, value)
+}
+
+#[inline(never)]
+fn push_long_slow<T: Width>(cpu: &mut Cpu, env: &mut Env<'_>, value: T) -> Result<(), Stop> {
+    let pointer = cpu.registers[RSP as usize].wrapping_sub(T::BYTES as u64);
     if let Err(stop) = cpu.store(env, pointer, value) {
         return Err(as_stack_fault(cpu, stop));
     }
@@ -170,8 +180,9 @@ fn push_register_long(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), S
 }
 
 fn pop_register_long(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    let value = peek_long::<u64>(cpu, env, 0)?;
-    release_sized::<u64>(cpu, 8);
+    let pointer = cpu.registers[RSP as usize];
+    let Some(value) = cpu.load_cached::<u64>(pointer) else { return pop_register::<u64>(cpu, env, op) };
+    cpu.registers[RSP as usize] = pointer.wrapping_add(8);
     cpu.set(op.destination, value);
     Ok(())
 }
