@@ -28,9 +28,9 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         Code::Cvtsi2sd_xmm_rm32 => from_memory::<ToDouble, i32>,
         Code::Cvtsi2sd_xmm_rm64 if register => from_register::<ToDouble, i64>,
         Code::Cvtsi2sd_xmm_rm64 => from_memory::<ToDouble, i64>,
-        Code::Cvtpi2ps_xmm_mmm64 if register => singles_from_mmx::<Mm>,
+        Code::Cvtpi2ps_xmm_mmm64 if register => singles_from_mmx,
         Code::Cvtpi2pd_xmm_mmm64 if register => doubles_from_mmx,
-        Code::Cvtpi2ps_xmm_mmm64 => singles_from_mmx::<Memory64>,
+        Code::Cvtpi2ps_xmm_mmm64 => singles_from_memory,
         Code::Cvtpi2pd_xmm_mmm64 => doubles_from_memory,
         Code::Cvtps2pi_mm_xmmm64 if register => packed_to_mmx::<sse::Cvtps2dq, LowHalf>,
         Code::Cvtps2pi_mm_xmmm64 => packed_to_mmx::<sse::Cvtps2dq, Memory64>,
@@ -176,20 +176,32 @@ impl Source for LowHalf {
     }
 }
 
+/// Conversions to MMX registers. Like the others here they turn the x87 registers into MMX registers even when
+/// the conversion itself ends in an exception.
 fn packed_to_mmx<O: Operation, S: Source>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse_with_mmx()?;
     let source = S::fetch(cpu, env, op)?;
+    cpu.fpu.use_as_mmx();
     let result = cpu.compute::<O>(0, source)?;
     cpu.set_mm(op.destination, result as u64);
     Ok(())
 }
 
-/// `CVTPI2PS`: counts as an MMX instruction even when it reads memory.
-fn singles_from_mmx<S: Source>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+/// `CVTPI2PS` with a register.
+fn singles_from_mmx(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse_with_mmx()?;
-    let source = S::fetch(cpu, env, op)?;
-    let result = cpu.compute::<sse::Cvtdq2ps>(0, source)?;
+    let source = Mm::fetch(cpu, env, op)?;
     cpu.fpu.use_as_mmx();
+    let result = cpu.compute::<sse::Cvtdq2ps>(0, source)?;
+    cpu.set_xmm_low(op.destination, result as u64);
+    Ok(())
+}
+
+/// `CVTPI2PS` with memory: does not touch the MMX state (on AMD processors; Intel's manual has it do so).
+fn singles_from_memory(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    cpu.enter_sse()?;
+    let source = Memory64::fetch(cpu, env, op)?;
+    let result = cpu.compute::<sse::Cvtdq2ps>(0, source)?;
     cpu.set_xmm_low(op.destination, result as u64);
     Ok(())
 }
@@ -198,8 +210,8 @@ fn singles_from_mmx<S: Source>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Res
 fn doubles_from_mmx(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse_with_mmx()?;
     let source = Mm::fetch(cpu, env, op)?;
-    let result = cpu.compute::<sse::Cvtdq2pd>(0, source)?;
     cpu.fpu.use_as_mmx();
+    let result = cpu.compute::<sse::Cvtdq2pd>(0, source)?;
     cpu.set_xmm(op.destination, result);
     Ok(())
 }

@@ -96,11 +96,11 @@ fn masked_store<F: RegisterFile, const N: usize>(
     F::enter(cpu)?;
     let linear = cpu.linear(&Op { base: RDI, ..*op }, N, Access::Write)?;
     let (value, mask) = (F::read(cpu, op.source).to_le_bytes(), F::read(cpu, op.destination).to_le_bytes());
-    // A page fault halfway is harmless: the instruction starts again and stores the same bytes.
+    F::used(cpu);
+    cpu.check_writable(env, linear, N)?;
     for byte in (0..N).filter(|&byte| mask[byte] >= 0x80) {
         cpu.store(env, linear.wrapping_add(byte as u64), value[byte])?;
     }
-    F::used(cpu);
     Ok(())
 }
 

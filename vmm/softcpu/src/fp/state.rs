@@ -135,6 +135,11 @@ impl Extended {
         Extended { mantissa: u64::from_le_bytes(m), sign_exponent: u16::from_le_bytes([e0, e1]) }
     }
 
+    /// Whether it is not a number, in any of the ways it can be.
+    pub fn is_nan(self) -> bool {
+        self.sign_exponent & 0x7fff == 0x7fff && self.mantissa << 1 != 0
+    }
+
     /// As ten bytes in memory.
     pub fn to_bytes(self) -> [u8; 10] {
         let mut bytes = [0; 10];

@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Instruction};
 
-use super::stack::{C1, C2, CODES, INDEFINITE};
+use super::stack::{C0, C1, C2, C3, CODES, INDEFINITE};
 use crate::fp::Extended;
 use crate::fp::host::x87::{self as host, MemoryOperation, StackOperation};
 use crate::op::{Handler, Op};
@@ -58,9 +58,9 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         Code::F2xm1 => unary::<host::F2xm1, C1>,
         Code::Fsin => unary::<host::Fsin, { C1 | C2 }>,
         Code::Fcos => unary::<host::Fcos, { C1 | C2 }>,
-        Code::Fscale => binary::<host::Fscale, C1>,
-        Code::Fprem => binary::<host::Fprem, CODES>,
-        Code::Fprem1 => binary::<host::Fprem1, CODES>,
+        Code::Fscale => scale,
+        Code::Fprem => remainder::<host::Fprem>,
+        Code::Fprem1 => remainder::<host::Fprem1>,
         Code::Fyl2x => binary_pop::<host::Fyl2x>,
         Code::Fyl2xp1 => binary_pop::<host::Fyl2xp1>,
         Code::Fpatan => binary_pop::<host::Fpatan>,
@@ -93,14 +93,23 @@ fn from_top<O: StackOperation, const POP: bool>(
     Ok(())
 }
 
-/// `ST(0) = ST(0) op ST(1)`
-fn binary<O: StackOperation, const CODES: u16>(
-    cpu: &mut Cpu,
-    _env: &mut Env<'_>,
-    op: &Op,
-) -> Result<(), Stop> {
+/// `FSCALE`: `ST(0) = ST(0) * 2^ST(1)`
+fn scale(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.begin_x87(op)?;
-    between::<O>(cpu, 0, 1, CODES);
+    between::<host::Fscale>(cpu, 0, 1, C1);
+    Ok(())
+}
+
+/// `FPREM` and `FPREM1`: `ST(0) = ST(0) % ST(1)`. The condition codes tell the low bits of the quotient, and
+/// whether the reduction is incomplete.
+fn remainder<O: StackOperation>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    cpu.begin_x87(op)?;
+    let before = cpu.fpu.status;
+    let done = between::<O>(cpu, 0, 1, CODES);
+    if !done || cpu.fpu.st(0).is_nan() {
+        // There is no quotient.
+        cpu.fpu.status = cpu.fpu.status & !(C0 | C3) | before & (C0 | C3);
+    }
     Ok(())
 }
 
@@ -108,6 +117,7 @@ fn binary<O: StackOperation, const CODES: u16>(
 fn between<O: StackOperation>(cpu: &mut Cpu, destination: u8, source: u8, codes: u16) -> bool {
     let fpu = &mut cpu.fpu;
     if fpu.is_empty(destination) || fpu.is_empty(source) {
+        fpu.status &= !(codes & C2);
         let masked = fpu.stack_underflow();
         if masked {
             fpu.set_st(destination, INDEFINITE);
@@ -150,6 +160,7 @@ fn unary<O: StackOperation, const CODES: u16>(
     cpu.begin_x87(op)?;
     let fpu = &mut cpu.fpu;
     if fpu.is_empty(0) {
+        fpu.status &= !(CODES & C2);
         if fpu.stack_underflow() {
             fpu.set_st(0, INDEFINITE);
         }
@@ -172,6 +183,7 @@ fn unary_push<O: StackOperation, const CODES: u16>(
     cpu.begin_x87(op)?;
     let fpu = &mut cpu.fpu;
     if fpu.is_empty(0) || fpu.is_full() {
+        fpu.status &= !(CODES & C2);
         let masked = if fpu.is_empty(0) { fpu.stack_underflow() } else { fpu.stack_overflow() };
         if masked {
             fpu.set_st(0, INDEFINITE);

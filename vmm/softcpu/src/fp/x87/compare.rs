@@ -98,7 +98,7 @@ fn memory<O: MemoryOperation, const POP: bool>(
     Ok(())
 }
 
-/// `FCOMI` and `FUCOMI`: the condition codes go to RFLAGS instead.
+/// `FCOMI` and `FUCOMI`: the condition codes go to RFLAGS and stay as they are.
 fn to_flags<O: StackOperation, const POP: bool>(
     cpu: &mut Cpu,
     _env: &mut Env<'_>,
@@ -110,17 +110,15 @@ fn to_flags<O: StackOperation, const POP: bool>(
         (UNORDERED, fpu.stack_underflow())
     } else {
         let outcome = O::run(fpu.control, fpu.st(0), fpu.st(op.source));
-        fpu.raise(outcome.status, C1);
+        fpu.raise(outcome.status, 0);
         (outcome.status, !fpu.prevents_result(outcome.status))
     };
-    if done {
-        if POP {
-            fpu.pop();
-        }
-        let flag = |code: u16, flag: u64| if codes & code != 0 { flag } else { 0 };
-        let flags = flag(C3, ZF) | flag(C2, PF) | flag(C0, CF);
-        cpu.set_rflags(cpu.rflags() & !ARITHMETIC | flags);
+    if done && POP {
+        fpu.pop();
     }
+    let flag = |code: u16, flag: u64| if codes & code != 0 { flag } else { 0 };
+    let flags = flag(C3, ZF) | flag(C2, PF) | flag(C0, CF);
+    cpu.set_rflags(cpu.rflags() & !ARITHMETIC | flags);
     Ok(())
 }
 

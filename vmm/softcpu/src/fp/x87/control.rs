@@ -100,6 +100,7 @@ fn fdecstp(cpu: &mut Cpu, _env: &mut Env<'_>, _op: &Op) -> Result<(), Stop> {
 fn ffree(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_x87()?;
     cpu.fpu.free(op.destination);
+    cpu.fpu.status &= !C1;
     Ok(())
 }
 

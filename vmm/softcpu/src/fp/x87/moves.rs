@@ -43,9 +43,8 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         Code::Fisttp_m64int => store_memory::<host::FisttpQword, true>,
         Code::Fbstp_m80bcd => store_memory::<host::Fbstp, true>,
         Code::Fst_sti => store_register::<false>,
-        Code::Fstp_sti | Code::Fstpnce_sti | Code::Fstp_sti_DFD0 | Code::Fstp_sti_DFD8 => {
-            store_register::<true>
-        }
+        Code::Fstp_sti | Code::Fstp_sti_DFD0 | Code::Fstp_sti_DFD8 => store_register::<true>,
+        Code::Fstpnce_sti => store_register_unchecked,
         Code::Fxch_st0_sti | Code::Fxch_st0_sti_DDC8 | Code::Fxch_st0_sti_DFC8 => exchange,
         Code::Fcmovb_st0_sti => conditional::<CF, true>,
         Code::Fcmove_st0_sti => conditional::<ZF, true>,
@@ -86,7 +85,7 @@ fn push_result(cpu: &mut Cpu, load: impl FnOnce() -> Outcome) {
     }
     let outcome = load();
     fpu.raise(outcome.status, C1);
-    if !fpu.prevents_result(outcome.status) {
+    if !fpu.prevents_result(outcome.status & INVALID) {
         fpu.push(outcome.st0);
     }
 }
@@ -95,9 +94,10 @@ fn push_result(cpu: &mut Cpu, load: impl FnOnce() -> Outcome) {
 fn load_register(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.begin_x87(op)?;
     let fpu = &mut cpu.fpu;
-    let (full, empty) = (fpu.is_full(), fpu.is_empty(op.destination));
-    if full || empty {
-        if if full { fpu.stack_overflow() } else { fpu.stack_underflow() } {
+    let empty = fpu.is_empty(op.destination);
+    if empty || fpu.is_full() {
+        let masked = if empty { fpu.stack_underflow() } else { fpu.stack_overflow() };
+        if masked {
             fpu.push(INDEFINITE);
         }
         return Ok(());
@@ -120,9 +120,11 @@ fn store_memory<O: StoreOperation, const POP: bool>(
         O::run(cpu.fpu.control, cpu.fpu.st(0))
     };
     let stores = !cpu.fpu.prevents_store(status);
+    let linear = cpu.linear(op, O::BYTES, Access::Write)?;
     if stores {
-        let linear = cpu.linear(op, O::BYTES, Access::Write)?;
         cpu.store_bytes(env, linear, &memory[..O::BYTES])?;
+    } else {
+        cpu.check_writable(env, linear, O::BYTES)?;
     }
     cpu.note_instruction_and_data(op);
     cpu.fpu.raise(status, C1);
@@ -149,6 +151,18 @@ fn store_register<const POP: bool>(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -
     if POP {
         fpu.pop();
     }
+    Ok(())
+}
+
+/// Undocumented: `FSTP ST(i)` that does not report an empty register; nothing is stored then.
+fn store_register_unchecked(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    cpu.begin_x87(op)?;
+    let fpu = &mut cpu.fpu;
+    fpu.status &= !C1;
+    if !fpu.is_empty(0) {
+        fpu.set_st(op.destination, fpu.st(0));
+    }
+    fpu.pop();
     Ok(())
 }
 
@@ -189,7 +203,6 @@ fn conditional<const FLAGS: u64, const SET: bool>(
         }
         return Ok(());
     }
-    fpu.status &= !C1;
     if condition {
         fpu.set_st(0, fpu.st(op.source));
     }

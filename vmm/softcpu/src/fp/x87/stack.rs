@@ -38,7 +38,8 @@ impl FpuState {
 
     /// Notes the use of an empty register. True when that is masked: an indefinite value stands in for it.
     pub(super) fn stack_underflow(&mut self) -> bool {
-        self.status = self.status & !C1 | INVALID | STACK_FAULT;
+        self.status &= !C1;
+        self.status |= INVALID | STACK_FAULT;
         self.control & INVALID != 0
     }
 
@@ -54,7 +55,7 @@ impl FpuState {
     }
 
     /// Whether `status` has an exception that keeps the operation from changing a register: an unmasked one
-    /// about its operands.
+    /// about its operands. (Loads complete with a denormal number nevertheless.)
     pub(super) fn prevents_result(&self, status: u16) -> bool {
         status & !self.control & BEFORE_COMPUTING != 0
     }
