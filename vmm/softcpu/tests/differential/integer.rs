@@ -127,11 +127,11 @@ fn undefined(instruction: &Instruction, state: &State) -> Tolerance {
         // A fault may leave it half done.
         Enter | Pusha | Pushad | Popa | Popad => {
             let safe = DATA + 0x400..READ_ONLY - 0x400;
-            return Tolerance { flags: 0, result: !safe.contains(&state.registers[4]) };
+            return Tolerance { result: !safe.contains(&state.registers[4]), ..Tolerance::default() };
         }
         _ => 0,
     };
-    Tolerance { flags, result: false }
+    Tolerance { flags, ..Tolerance::default() }
 }
 
 fn undefined_shift(instruction: &Instruction, state: &State) -> Tolerance {
@@ -157,6 +157,7 @@ fn undefined_shift(instruction: &Instruction, state: &State) -> Tolerance {
             | if !rotate && !double && count >= bits && instruction.mnemonic() != Sar { CF } else { 0 }
             | if double && count > bits { ARITHMETIC } else { 0 },
         result: double && count > bits,
+        ..Tolerance::default()
     }
 }
 

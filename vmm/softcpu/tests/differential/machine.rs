@@ -1,7 +1,7 @@
 //! Executes an instruction in softcpu.
 
 use nicvisor_memory::GuestRam;
-use softcpu::control::{CR4_OSFXSR, CR4_OSXMMEXCPT, EFER_NXE};
+use softcpu::control::{CR0_NE, CR4_OSFXSR, CR4_OSXMMEXCPT, EFER_NXE};
 use softcpu::fp::Extended;
 use softcpu::segment::*;
 use softcpu::{Bus, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
@@ -66,6 +66,7 @@ impl Machine {
     fn load(&mut self, state: &State, bits: u32) {
         let cpu = self.engine.cpu_mut(0);
         cpu.enter_long(state.rip, PML4, DescriptorTable { base: GDT, limit: 0x1f });
+        cpu.cr0 |= CR0_NE;
         cpu.cr4 |= CR4_OSFXSR | CR4_OSXMMEXCPT;
         cpu.msrs.efer |= EFER_NXE;
         let readable_code = TYPE_CODE | TYPE_WRITABLE | TYPE_ACCESSED;
@@ -82,8 +83,7 @@ impl Machine {
         cpu.set_rflags(state.flags | 2);
         let (fpu, fx) = (&mut cpu.fpu, &state.fx);
         fpu.control = fx.control();
-        fpu.status = fx.status() & !TOP;
-        fpu.top = (fx.status() >> 11 & 7) as u8;
+        fpu.set_status_word(fx.status());
         fpu.occupied = fx.occupied();
         fpu.mxcsr = fx.mxcsr();
         for number in 0..8 {
@@ -102,7 +102,7 @@ impl Machine {
         state.flags = cpu.rflags() & FLAGS;
         let fpu = &cpu.fpu;
         state.fx.set_control(fpu.control);
-        state.fx.set_status(fpu.status | u16::from(fpu.top) << 11);
+        state.fx.set_status(fpu.status_word());
         state.fx.set_occupied(fpu.occupied);
         state.fx.set_mxcsr(fpu.mxcsr);
         for number in 0..8 {
@@ -205,5 +205,3 @@ const WRITABLE: u64 = 2;
 const USER: u64 = 4;
 /// The flags that are compared: the arithmetic ones and DF.
 const FLAGS: u64 = 0xcd5;
-/// TOP of the x87 status word.
-const TOP: u16 = 7 << 11;

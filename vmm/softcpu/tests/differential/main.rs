@@ -15,10 +15,12 @@
 //!   [`integer`] for an example.
 //!
 //! A new family is a new module with one `#[test]` per group of mnemonics:
-//! `compare::check_all(|mnemonic| ..., |code| Tolerance { ... })`.
+//! `compare::check_all(|mnemonic| ..., |code| Tolerance { ... })`. Where random bits make poor operands,
+//! [`compare::check_arranged`] lets the family put better ones in; see [`fp`].
 
 mod compare;
 mod forms;
+mod fp;
 mod integer;
 mod machine;
 mod native;
