@@ -3,6 +3,7 @@
 //! Addresses handed to [`Cpu::load`] and its siblings are *linear*; [`Cpu::linear`] makes one from an op's
 //! memory operand, applying segmentation where it has an effect.
 
+use crate::cpu::{RBP, RSP};
 use crate::cpuid::CpuidTable;
 use crate::host::Memory;
 use crate::mode::Mode;
@@ -50,14 +51,18 @@ impl Env<'_> {
     /// The instruction counter is not kept up to date within a block: which op executes follows from RIP,
     /// which is just behind it.
     pub fn position(&self, cpu: &Cpu) -> Position {
+        Position { cpu: self.cpu_index, executed: self.executed + self.op_index(cpu) as u64 }
+    }
+
+    /// Index of the executing op.
+    fn op_index(&self, cpu: &Cpu) -> usize {
         let mut end = self.block_rip;
         let index = self.ops.iter().position(|op| {
             end = end.wrapping_add(u64::from(op.length));
             end == cpu.rip()
         });
         // Only the last instruction of a block changes RIP.
-        let index = index.unwrap_or(self.ops.len().saturating_sub(1));
-        Position { cpu: self.cpu_index, executed: self.executed + index as u64 }
+        index.unwrap_or(self.ops.len().saturating_sub(1))
     }
 
     /// Ends the block after the current instruction.
@@ -377,7 +382,12 @@ impl Cpu {
     /// Translates `linear` for `access` and gives its page a TLB entry if it may have one.
     pub(crate) fn resolve(&mut self, env: &mut Env<'_>, linear: u64, access: Access) -> Result<u64, Stop> {
         if !self.valid_linear(linear) {
-            return Err(self.fault(Exception::general_protection(0)));
+            let stack = access != Access::Execute && self.is_stack_access(env, linear);
+            return Err(self.fault(if stack {
+                Exception::stack(0)
+            } else {
+                Exception::general_protection(0)
+            }));
         }
         let context = self.tlb.context();
         let mapping = match self.translate(env, linear, access, context) {
@@ -397,6 +407,15 @@ impl Cpu {
             }
         }
         Ok(physical)
+    }
+
+    /// Whether the current instruction reaches `linear` through the stack segment, as far as that shows: 64-bit
+    /// code has no segment to tell by, only the registers it uses.
+    fn is_stack_access(&self, env: &Env<'_>, linear: u64) -> bool {
+        let Some(op) = env.ops.get(env.op_index(self)) else { return false };
+        let operand = matches!(op.base, RSP | RBP) && linear.wrapping_sub(self.effective(op)) < 512;
+        let distance = linear.wrapping_sub(self.registers[RSP as usize]) as i64;
+        operand || op.base != RSP && op.base != RBP && distance.abs() <= 16
     }
 
     fn valid_linear(&self, linear: u64) -> bool {
