@@ -1,13 +1,16 @@
 //! Runs the bare-metal programs and compares what they print. The expected texts are the same on real hardware:
 //! nothing in them is particular to a backend.
 
+mod programs;
 mod support;
 
-use nicvisor::accel::{Accelerator, RunEvent, Stuck};
+use nicvisor::accel::{Accelerator, Patience, RunEvent, Stuck};
 use nicvisor::boot::Symbols;
 use nicvisor::machine::{CpuReport, Machine, MachineConfig};
+use nicvisor_core::Duration;
 use nicvisor_net::network::{LinkConfig, Network};
-use support::{Run, program, run};
+use programs::program;
+use support::{Run, run};
 
 mod doorbell;
 
@@ -17,7 +20,7 @@ fn machine(cpus: usize) -> Machine {
 }
 
 fn run_program(name: &str, cpus: usize) -> Run {
-    run(&mut machine(cpus), &program(name), "some words", None)
+    run(&mut machine(cpus), &program(name), "some words", None, Patience::default())
 }
 
 fn expect(run: &Run, status: u32, serial: &str) {
@@ -94,7 +97,32 @@ pending, then unmasked
 1122334455667788 by DMA
 0000000000000000 without bus mastering
 ";
-    expect(&run(&mut machine, &program("pci"), "", None), 0, expected);
+    expect(&run(&mut machine, &program("pci"), "", None, Patience::default()), 0, expected);
+}
+
+#[test]
+fn pvh() {
+    let expected = "\
+magic 336ec578
+command line some words
+modules 00000001an initrd
+map entries 00000005
+root pointer RSD PTR 
+";
+    let run = run(&mut machine(1), &program("pvh"), "some words", Some(b"an initrd\0"), Patience::default());
+    expect(&run, 0, expected);
+}
+
+#[test]
+fn a_guest_that_spins_is_stuck_with_interrupts_off_and_with_interrupts_on() {
+    let patience =
+        Patience { interrupts_blocked: Duration::from_millis(10), no_progress: Duration::from_millis(40) };
+    let spin = |how| run(&mut machine(1), &program("spin"), how, None, patience).event;
+    assert_eq!(
+        spin("off"),
+        RunEvent::Stuck(Stuck::InterruptsBlocked { cpu: 0, time: patience.interrupts_blocked })
+    );
+    assert_eq!(spin("on"), RunEvent::Stuck(Stuck::NoProgress { time: patience.no_progress }));
 }
 
 #[test]
@@ -107,7 +135,7 @@ fn a_triple_fault_ends_the_run() {
 fn a_guest_that_nothing_can_wake_is_found_at_once_and_its_backtrace_names_the_place() {
     let mut machine = machine(1);
     let program = program("deadlock");
-    let run = run(&mut machine, &program, "", None);
+    let run = run(&mut machine, &program, "", None, Patience::default());
     assert_eq!((run.event, &*run.serial), (RunEvent::Stuck(Stuck::Dead), "good night\n"));
     let symbols: Symbols = program.symbols();
     let report = CpuReport::new(0, run.accelerator.cpu_state(0), machine.ram(), &symbols).to_string();

@@ -11,7 +11,7 @@ pub mod soft;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use nicvisor_core::Time;
+use nicvisor_core::{Duration, Time};
 
 use crate::boot::Entry;
 use crate::machine::{CpuState, Machine};
@@ -60,17 +60,14 @@ pub struct RunControl<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Machine time that a CPU may ignore a pending interrupt.
-    pub interrupts_blocked: nicvisor_core::Duration,
+    pub interrupts_blocked: Duration,
     /// Machine time without a halted CPU, output, or access to a PCI device.
-    pub no_progress: nicvisor_core::Duration,
+    pub no_progress: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience {
-            interrupts_blocked: nicvisor_core::Duration::from_secs(5),
-            no_progress: nicvisor_core::Duration::from_secs(120),
-        }
+        Patience { interrupts_blocked: Duration::from_secs(2), no_progress: Duration::from_secs(30) }
     }
 }
 
@@ -109,17 +106,17 @@ pub enum Stuck {
     #[error("all CPUs are halted and no interrupt can come")]
     Dead,
     /// A CPU has kept interrupts off for too long while one was pending.
-    #[error("CPU {cpu} has ignored a pending interrupt for {seconds} s")]
+    #[error("CPU {cpu} has ignored a pending interrupt for {time:?}")]
     InterruptsBlocked {
         /// The CPU.
         cpu: usize,
-        /// For how long.
-        seconds: u64,
+        /// For how long, in machine time.
+        time: Duration,
     },
     /// No CPU has halted, and no device or console was used, for too long.
-    #[error("no CPU has been idle and no device was used for {seconds} s")]
+    #[error("no CPU has been idle and no device was used for {time:?}")]
     NoProgress {
-        /// For how long.
-        seconds: u64,
+        /// For how long, in machine time.
+        time: Duration,
     },
 }

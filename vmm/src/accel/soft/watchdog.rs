@@ -38,7 +38,7 @@ impl Watchdog {
             self.last_progress = now;
         }
         if now.since(self.last_progress) > patience.no_progress {
-            return Some(Stuck::NoProgress { seconds: patience.no_progress.as_secs() });
+            return Some(Stuck::NoProgress { time: patience.no_progress });
         }
         if !blocked {
             self.blocked_since[cpu] = None;
@@ -46,7 +46,7 @@ impl Watchdog {
         }
         let since = *self.blocked_since[cpu].get_or_insert(now);
         (now.since(since) > patience.interrupts_blocked)
-            .then_some(Stuck::InterruptsBlocked { cpu, seconds: patience.interrupts_blocked.as_secs() })
+            .then_some(Stuck::InterruptsBlocked { cpu, time: patience.interrupts_blocked })
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
             assert_eq!(watchdog.check(at(second), 1, blocked, 0, &PATIENCE), None);
         }
         let stuck = watchdog.check(at(8), 1, true, 0, &PATIENCE);
-        assert_eq!(stuck, Some(Stuck::InterruptsBlocked { cpu: 1, seconds: 2 }));
+        assert_eq!(stuck, Some(Stuck::InterruptsBlocked { cpu: 1, time: PATIENCE.interrupts_blocked }));
     }
 
     #[test]
@@ -80,6 +80,9 @@ mod tests {
         assert_eq!(watchdog.check(at(19), 0, false, 1, &PATIENCE), None);
         watchdog.progress(at(19));
         assert_eq!(watchdog.check(at(29), 0, false, 1, &PATIENCE), None);
-        assert_eq!(watchdog.check(at(30), 0, false, 1, &PATIENCE), Some(Stuck::NoProgress { seconds: 10 }));
+        assert_eq!(
+            watchdog.check(at(30), 0, false, 1, &PATIENCE),
+            Some(Stuck::NoProgress { time: PATIENCE.no_progress })
+        );
     }
 }

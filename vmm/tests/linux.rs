@@ -1,0 +1,46 @@
+//! Boots Linux as far as it gets without an initrd: `NICVISOR_TEST_KERNEL=IMAGE cargo test --release -- --ignored`.
+//! (`nicvisor test` boots it all the way; this is for working on the machine alone.)
+
+mod support;
+
+use nicvisor::accel::{Accelerator, Patience, RunEvent};
+use nicvisor::boot::Kernel;
+use nicvisor::machine::{Machine, MachineConfig};
+use nicvisor_core::Time;
+use nicvisor_net::network::Network;
+use support::run;
+
+#[test]
+#[ignore = "needs a kernel image in NICVISOR_TEST_KERNEL"]
+fn linux_boots_on_any_number_of_cpus_and_twice_the_same_way() {
+    let image = std::env::var_os("NICVISOR_TEST_KERNEL").expect("NICVISOR_TEST_KERNEL names a kernel image");
+    let kernel = Kernel::read(image.as_ref()).unwrap();
+    for cpus in [1, 2, 8] {
+        let first = boot(&kernel, cpus);
+        assert!(first.console.contains("Unable to mount root fs"), "{}", first.console);
+        assert!(first.console.contains("clocksource: Switched to clocksource tsc"), "{}", first.console);
+        for trouble in ["BUG:", "WARNING:", "rcu_sched", "unstable", "ACPI Error", "firmware bug"] {
+            assert!(!first.console.contains(trouble), "{trouble}: {}", first.console);
+        }
+        if cpus > 1 {
+            let activated = format!("smp: Brought up 1 node, {cpus} CPUs");
+            assert!(first.console.contains(&activated), "{}", first.console);
+        }
+        assert_eq!(first, boot(&kernel, cpus), "{cpus} CPUs");
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Boot {
+    console: String,
+    end: Time,
+    instructions: Option<u64>,
+}
+
+fn boot(kernel: &Kernel, cpus: usize) -> Boot {
+    let config = MachineConfig { cpus, ..MachineConfig::default() };
+    let mut machine = Machine::new(config, Box::new(Network::new())).unwrap();
+    let run = run(&mut machine, kernel, "console=ttyS0 panic=-1", None, Patience::default());
+    assert_eq!(run.event, RunEvent::Reset, "{}", run.serial);
+    Boot { console: run.serial, end: run.accelerator.now(), instructions: run.accelerator.instructions() }
+}
