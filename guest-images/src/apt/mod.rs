@@ -159,6 +159,7 @@ Dir::Etc::PreferencesParts "/dev/null";
 APT::Architecture "amd64";
 APT::Architectures {{ "amd64"; }};
 APT::Sandbox::User "";
+APT::Update::Error-Mode "any";
 Acquire::Languages "none";
 Acquire::Retries "3";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
