@@ -65,7 +65,7 @@ pub(crate) fn in_packages(root: &Path, packages: Vec<Package>) -> Result<Kernel,
     let (package, version) = image.map(|package| (package.name, package.version)).unwrap_or_default();
     let broken =
         |reason: &str| ImageError::BadPackage { package: package.clone(), reason: reason.to_owned() };
-    let vmlinuz = find(&root.join("boot"), "vmlinuz-").ok_or_else(|| broken("has no kernel in it"))?;
+    let vmlinuz = find_image(root).ok_or_else(|| broken("has no kernel in it"))?;
     let mut kernel = at_file(&vmlinuz, Origin::Packages(packages))?;
     kernel.version = version;
     let modules = ["usr/lib/modules", "lib/modules"].map(|place| root.join(place).join(&kernel.release));
@@ -134,13 +134,15 @@ fn at_file(path: &Path, origin: Origin) -> Result<Kernel, ImageError> {
     let path = path.canonicalize().map_err(|error| bad(path, error.to_string()))?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     let maps = [format!("System.map-{release}"), "System.map".to_owned()].map(|name| directory.join(name));
-    let installed = Path::new("/lib/modules").join(&release);
+    // Beside the kernel in a tree of unpacked packages, or installed on this system.
+    let above = directory.parent().unwrap_or(directory);
+    let trees = [above.join("usr/lib/modules"), above.join("lib/modules"), PathBuf::from("/lib/modules")];
     Ok(Kernel {
         name: path.display().to_string(),
         version: release.clone(),
         sha256: cache::sha256(&bytes),
         system_map: maps.into_iter().find(|map| has_symbols(map)),
-        modules: installed.is_dir().then_some(installed),
+        modules: trees.into_iter().map(|tree| tree.join(&release)).find(|modules| modules.is_dir()),
         release,
         vmlinuz: path,
         origin,
@@ -169,14 +171,22 @@ fn has_symbols(map: &Path) -> bool {
     fs::metadata(map).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 4096)
 }
 
-fn find(directory: &Path, prefix: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(directory).ok()?.flatten();
-    let mut found: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
-        .map(|entry| entry.path())
-        .collect();
-    found.sort();
-    found.into_iter().next()
+/// In packages the kernel is below `/boot`, or with its modules where the packages are split.
+fn find_image(root: &Path) -> Option<PathBuf> {
+    let boot = files(&root.join("boot"));
+    let beside = ["usr/lib/modules", "lib/modules"].into_iter().flat_map(|place| files(&root.join(place)));
+    let beside = beside.map(|release| release.join("vmlinuz"));
+    let is_image = |path: &PathBuf| {
+        path.is_file() && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"))
+    };
+    boot.into_iter().chain(beside).find(is_image)
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 fn word(bytes: &[u8]) -> Option<String> {

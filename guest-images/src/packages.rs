@@ -19,17 +19,34 @@ pub(crate) fn resolve(apt: &Apt, version: &DebianVersion) -> Result<Vec<(String,
     let names = apt.names(&format!("linux-image-{major}.{minor}."))?;
     let names: Vec<String> = names.into_iter().filter(|name| is_image(name)).collect();
     let known = apt.show(&names)?;
-    let best = known
+    let mut candidates: Vec<(&str, &str, &Paragraph)> = known
         .iter()
         .filter_map(|paragraph| Some((paragraph.get("Package")?, paragraph.get("Version")?, paragraph)))
         .filter(|(_, package, _)| version.matches(upstream(package)))
-        .max_by(|left, right| compare_versions(left.1, right.1));
-    let Some((name, package, paragraph)) = best else {
-        return Err(not_found(version, &known));
-    };
-    let mut packages = vec![(name.to_owned(), package.to_owned())];
-    packages.extend(components(paragraph, package).map(|component| (component, package.to_owned())));
-    Ok(packages)
+        .collect();
+    candidates.sort_by(|left, right| compare_versions(right.1, left.1));
+    let mut incomplete = None;
+    for (name, package, paragraph) in candidates {
+        let wanted = components(paragraph, package);
+        let present = apt.show(&wanted)?;
+        let is_present = |component: &String| {
+            let found = |paragraph: &Paragraph| {
+                paragraph.get("Package") == Some(component) && paragraph.get("Version") == Some(package)
+            };
+            present.iter().any(found)
+        };
+        if let Some(missing) =
+            wanted.iter().find(|component| is_essential(component) && !is_present(component))
+        {
+            incomplete = incomplete.or(Some(missing.clone()));
+            continue;
+        }
+        let mut packages = vec![(name.to_owned(), package.to_owned())];
+        let present = wanted.into_iter().filter(is_present);
+        packages.extend(present.map(|component| (component, package.to_owned())));
+        return Ok(packages);
+    }
+    Err(not_found(version, &known, incomplete))
 }
 
 /// The stock kernels for clouds, without debugging symbols or signatures.
@@ -43,16 +60,25 @@ fn upstream(version: &str) -> &str {
 }
 
 /// Packages of the same source in the very same version that the image depends on.
-fn components(image: &Paragraph, version: &str) -> impl Iterator<Item = String> {
+fn components(image: &Paragraph, version: &str) -> Vec<String> {
     let exactly = format!("(= {version})");
-    let dependencies: Vec<&str> = image.get("Depends").unwrap_or_default().split(',').collect();
-    let names =
-        dependencies.into_iter().filter_map(move |dependency| dependency.trim().strip_suffix(&exactly));
-    let names: Vec<String> = names.map(|name| name.trim().to_owned()).collect();
-    names.into_iter()
+    let dependencies = image.get("Depends").unwrap_or_default().split(',');
+    let names = dependencies.filter_map(|dependency| dependency.trim().strip_suffix(&exactly));
+    names.map(|name| name.trim().to_owned()).collect()
 }
 
-fn not_found(version: &DebianVersion, known: &[Paragraph]) -> ImageError {
+/// The base package has nothing that a guest could not do without, and is not always on the mirror.
+fn is_essential(component: &str) -> bool {
+    component.starts_with("linux-binary-") || component.starts_with("linux-modules-")
+}
+
+fn not_found(version: &DebianVersion, known: &[Paragraph], incomplete: Option<String>) -> ImageError {
+    if let Some(missing) = incomplete {
+        return ImageError::NotOnMirror {
+            what: format!("kernel {version} as a whole"),
+            hint: format!("; {missing} is not there"),
+        };
+    }
     let mut versions: Vec<&str> =
         known.iter().filter_map(|paragraph| paragraph.get("Version")).map(upstream).collect();
     versions.sort_by(|left, right| compare_versions(left, right));
@@ -89,7 +115,7 @@ mod tests {
         );
         paragraph.push_str("linux-base-7.3.4 (= 7.3.4-1~bpo13+1), linux-modules-7.3.4 (= 7.3.4-1~bpo13+1)\n");
         let parsed = crate::apt::parse_control(&paragraph);
-        let found: Vec<_> = components(&parsed[0], "7.3.4-1~bpo13+1").collect();
+        let found = components(&parsed[0], "7.3.4-1~bpo13+1");
         assert_eq!(found, ["linux-base-7.3.4", "linux-modules-7.3.4"]);
     }
 
