@@ -144,3 +144,79 @@ const OPCODE_MASK: u16 = 0x7ff;
 const ST_OFFSET: usize = 32;
 /// Where XMM0 lies in the `FXSAVE` image.
 const XMM_OFFSET: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wide_image_holds_everything_at_its_place() {
+        let image = image_of(&sample(), true);
+        assert_eq!(image[0..5], [0x7e, 0x03, 0x01 | 0x80, 0xa9, 0b0011_1111]);
+        assert_eq!(image[5..8], [0, 0xdc, 0x05]);
+        assert_eq!(image[8..16], 0xffff_8000_1234_5678u64.to_le_bytes());
+        assert_eq!(image[16..24], 0xffff_8000_9abc_def0u64.to_le_bytes());
+        assert_eq!(image[24..32], [0xa1, 0x1f, 0, 0, 0xff, 0xff, 0, 0]);
+        // ST(0) is physical register 5.
+        assert_eq!(image[32..42], [105, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
+        assert_eq!(image[42..48], [0; 6]);
+        assert_eq!(image[160 + 16 * 15..], 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_010f_u128.to_le_bytes());
+    }
+
+    #[test]
+    fn the_narrow_image_has_selectors_beside_short_pointers() {
+        let image = image_of(&sample(), false);
+        assert_eq!(image[8..16], [0x78, 0x56, 0x34, 0x12, 0x10, 0, 0, 0]);
+        assert_eq!(image[16..24], [0xf0, 0xde, 0xbc, 0x9a, 0x18, 0, 0, 0]);
+    }
+
+    #[test]
+    fn reading_an_image_restores_the_x87_state() {
+        let mut whole = [0; 512];
+        whole[..XMM_OFFSET + 256].copy_from_slice(&image_of(&sample(), true));
+        let mut restored = FpuState { xmm: sample().xmm, mxcsr: sample().mxcsr, ..FpuState::default() };
+        read_image(&mut restored, &whole, true);
+        let expected = FpuState { last_code_segment: 0, last_data_segment: 0, ..sample() };
+        assert_eq!(restored, expected);
+    }
+
+    #[test]
+    fn reserved_bits_of_an_image_are_dropped() {
+        let mut fpu = FpuState::default();
+        read_image(&mut fpu, &[0xff; 512], false);
+        assert_eq!(fpu.control, 0x1f7f);
+        assert_eq!(fpu.last_opcode, 0x7ff);
+        assert_eq!(fpu.status_word(), 0x7f7f);
+    }
+
+    fn image_of(fpu: &FpuState, wide: bool) -> [u8; XMM_OFFSET + 256] {
+        let mut image = [0; XMM_OFFSET + 256];
+        write_image(fpu, &mut image, wide);
+        image
+    }
+
+    /// A state in which no two fields are alike. Invalid operations are unmasked, and one is pending.
+    fn sample() -> FpuState {
+        let mut fpu = FpuState {
+            mxcsr: 0x1fa1,
+            top: 5,
+            occupied: 0b0011_1111,
+            control: 0x037e,
+            status: 0x0101,
+            last_opcode: 0x05dc,
+            last_instruction: 0xffff_8000_1234_5678,
+            last_code_segment: 0x10,
+            last_data: 0xffff_8000_9abc_def0,
+            last_data_segment: 0x18,
+            ..FpuState::default()
+        };
+        for number in 0..8 {
+            fpu.registers[number] =
+                Extended { mantissa: 1 << 63 | (100 + number as u64), sign_exponent: 0x3fff };
+        }
+        for number in 0..16 {
+            fpu.xmm[number] = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100 + number as u128;
+        }
+        fpu
+    }
+}

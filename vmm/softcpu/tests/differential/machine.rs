@@ -4,7 +4,7 @@ use nicvisor_memory::GuestRam;
 use softcpu::control::{CR0_NE, CR4_OSFXSR, CR4_OSXMMEXCPT, EFER_NXE};
 use softcpu::fp::Extended;
 use softcpu::segment::*;
-use softcpu::{Bus, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
+use softcpu::{Bus, Cpu, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::state::*;
@@ -41,11 +41,23 @@ impl Machine {
 
     /// Executes `code` from `state` in a code segment of `bits`.
     pub(crate) fn run(&mut self, code: &[u8], bits: u32, state: &State) -> Outcome {
+        self.run_adjusted(code, bits, state, |_| ())
+    }
+
+    /// As [`Self::run`], with changes to what user code cannot change.
+    pub(crate) fn run_adjusted(
+        &mut self,
+        code: &[u8],
+        bits: u32,
+        state: &State,
+        adjust: impl FnOnce(&mut Cpu),
+    ) -> Outcome {
         let mut page = [INT3; CODE_BYTES];
         page[..code.len()].copy_from_slice(code);
         self.ram.write_slice(&page, GuestAddress(CODE)).unwrap();
         self.ram.write_slice(&state.memory, GuestAddress(DATA)).unwrap();
         self.load(state, bits);
+        adjust(self.engine.cpu_mut(0));
         // A repeated string instruction may need several goes.
         while self.engine.cpu(0).rip() == state.rip {
             self.step();

@@ -21,6 +21,7 @@
 mod compare;
 mod forms;
 mod fp;
+mod fp_availability;
 mod integer;
 mod machine;
 mod native;

@@ -179,3 +179,100 @@ const TAG_VALID: u16 = 0;
 const TAG_ZERO: u16 = 1;
 const TAG_SPECIAL: u16 = 2;
 const TAG_EMPTY: u16 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::DescriptorTable;
+
+    #[test]
+    fn protected_mode_keeps_selectors() {
+        let cpu = protected();
+        assert_eq!(
+            words::<2>(&cpu),
+            [0x027f, 0x6f00, TAGS, 0x5678, 0x0010, 0xdef0, 0x0018],
+            "control, status, tags, instruction offset and selector, data offset and selector"
+        );
+        assert_eq!(
+            words::<4>(&cpu),
+            [0xffff_027f, 0xffff_6f00, UPPER | TAGS, 0x0001_5678, 0x05dc_0010, 0x0009_def0, 0xffff_0018]
+        );
+    }
+
+    #[test]
+    fn real_mode_has_linear_addresses() {
+        let cpu = Cpu { fpu: sample(), ..Cpu::default() };
+        assert_eq!(words::<2>(&cpu), [0x027f, 0x6f00, TAGS, 0x5678, 0x15dc, 0xdef0, 0x9000]);
+        assert_eq!(
+            words::<4>(&cpu),
+            [0xffff_027f, 0xffff_6f00, UPPER | TAGS, 0xffff_5678, 0x0000_15dc, 0xffff_def0, 0x0000_9000]
+        );
+    }
+
+    #[test]
+    fn a_stored_environment_can_be_loaded() {
+        for mut cpu in [protected(), Cpu { fpu: sample(), ..Cpu::default() }] {
+            let real = cpu.mode() == Mode::Real;
+            let mut expected = sample();
+            if real {
+                (expected.last_code_segment, expected.last_data_segment) = (0, 0);
+            }
+            let mut image = [0; FIELDS * 4];
+            write_environment::<4>(&cpu, &mut image);
+            cpu.fpu = FpuState { registers: expected.registers, ..FpuState::default() };
+            read_environment::<4>(&mut cpu, &image);
+            assert_eq!(cpu.fpu, expected);
+
+            write_environment::<2>(&cpu, &mut image);
+            cpu.fpu = FpuState { registers: expected.registers, ..FpuState::default() };
+            read_environment::<2>(&mut cpu, &image);
+            if !real {
+                // The 16-bit format has room for 16 bits of each pointer only, and none for the opcode.
+                expected.last_instruction &= 0xffff;
+                expected.last_data &= 0xffff;
+                expected.last_opcode = 0;
+            }
+            assert_eq!(cpu.fpu, expected);
+        }
+    }
+
+    fn words<const FIELD: usize>(cpu: &Cpu) -> [u32; FIELDS] {
+        let mut image = [0; FIELDS * 4];
+        write_environment::<FIELD>(cpu, &mut image);
+        let mut words = [0; FIELDS];
+        for (word, bytes) in words.iter_mut().zip(image.chunks_exact(FIELD)) {
+            *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        }
+        words
+    }
+
+    fn protected() -> Cpu {
+        let mut cpu = Cpu::default();
+        cpu.enter_long(0, 0, DescriptorTable { base: 0, limit: 0 });
+        cpu.fpu = sample();
+        cpu
+    }
+
+    /// TOP is 5; physical registers from 0: a number, zero, an infinity, a denormal, an unnormal, then empty.
+    fn sample() -> FpuState {
+        let mut fpu = FpuState {
+            top: 5,
+            occupied: 0b0001_1111,
+            control: 0x027f,
+            status: 0x4700,
+            last_opcode: 0x05dc,
+            last_instruction: 0x0001_5678,
+            last_code_segment: 0x10,
+            last_data: 0x0009_def0,
+            last_data_segment: 0x18,
+            ..FpuState::default()
+        };
+        let contents = [(1 << 63, 0x3fff), (0, 0x8000), (1 << 63, 0x7fff), (1, 0), (1, 0x3fff)];
+        for (register, (mantissa, sign_exponent)) in fpu.registers.iter_mut().zip(contents) {
+            *register = Extended { mantissa, sign_exponent };
+        }
+        fpu
+    }
+
+    const TAGS: u32 = 0b11_11_11_10_10_10_01_00;
+}
