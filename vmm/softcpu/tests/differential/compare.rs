@@ -39,7 +39,8 @@ struct Case {
     seed: u64,
 }
 
-/// Executes every form of the mnemonics that `select` wants `cases` times, and panics with all forms that come
+/// Executes every form of the mnemonics that `select` wants `cases` times (or as often as the environment
+/// variable PROPTEST_CASES says, if that is more), and panics with all forms that come
 /// out differently from the host. `tolerance` says what may differ in a state that is about to be executed.
 pub(crate) fn check_all(
     cases: u32,
@@ -68,6 +69,8 @@ pub(crate) fn check_arranged(
 ) {
     let forms = all(select);
     assert!(!forms.is_empty(), "no such instruction");
+    let more = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = cases.max(more.unwrap_or(0));
     let machine = RefCell::new(Machine::new());
     let mut failures = Vec::new();
     for form in forms {

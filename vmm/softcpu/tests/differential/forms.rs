@@ -329,7 +329,14 @@ fn prepare(instruction: &mut Instruction, state: &mut State, random: &mut Random
                 write_target(state, CENTER, place);
             }
         }
-        _ if instruction.code().is_string_instruction() => state.registers[1] = random.below(80),
+        _ if instruction.code().is_string_instruction() => {
+            // Sometimes more than a page.
+            let most = if random.chance(8) { 0x1800 } else { 80 };
+            state.registers[1] = random.below(most);
+            if [instruction.op0_kind(), instruction.op1_kind()].iter().any(|kind| is_narrow_string(*kind)) {
+                state.registers[1] |= random.number() << 32;
+            }
+        }
         _ => {}
     }
     // The stack may only be where there is nothing else in reach of it.
@@ -349,6 +356,11 @@ pub(crate) fn memory_address(instruction: &Instruction, state: &State) -> u64 {
         )
         .wrapping_add(instruction.memory_displacement64());
     if instruction.memory_base().is_gpr32() { address & 0xffff_ffff } else { address }
+}
+
+/// Whether an operand of a string instruction has a 32-bit address.
+fn is_narrow_string(kind: OpKind) -> bool {
+    matches!(kind, OpKind::MemorySegESI | OpKind::MemorySegEDI | OpKind::MemoryESEDI)
 }
 
 /// The `size` bytes of the data area at `address`, if they are all there.
