@@ -7,9 +7,10 @@ use proptest::array::{uniform16, uniform32};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::forms::{Form, Random, all};
+use crate::forms::{Form, all};
 use crate::machine::Machine;
 use crate::native;
+use crate::random::Random;
 use crate::state::*;
 
 /// What may differ, because the architecture leaves it undefined.

@@ -4,6 +4,8 @@ use iced_x86::{
     Code, Encoder, EncodingKind, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register,
 };
 
+use crate::random::Random;
+use crate::registers::*;
 use crate::state::*;
 
 /// One encoding of an instruction, with a register or memory where it leaves the choice.
@@ -142,8 +144,8 @@ impl Form {
         }
         instruction.set_memory_base(address_register(base, narrow));
         state.registers[base] = target.wrapping_sub(address);
-        if !narrow && base != 4 && base != 5 && random.chance(64) {
-            // Not canonical. (With RSP and RBP that would be another exception.)
+        if !narrow && random.chance(64) {
+            // Not canonical.
             state.registers[base] ^= 0x4321 << 48;
         }
         if narrow && self.bits == 64 {
@@ -418,130 +420,3 @@ fn truncate(value: i64, kind: OpKind) -> i64 {
         _ => value,
     }
 }
-
-/// A small generator, seeded by proptest (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Less than `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// True once in `times`.
-    pub(crate) fn chance(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    /// An address in the data area, sometimes at its edge or in the read-only page.
-    pub(crate) fn place(&mut self) -> u64 {
-        match self.below(32) {
-            0 => DATA - 10 + self.below(20),
-            1 => READ_ONLY - self.below(20),
-            2 => READ_ONLY + self.below(READ_ONLY_BYTES as u64),
-            3 => READ_ONLY + READ_ONLY_BYTES as u64 - self.below(20),
-            _ => CENTER + self.below(64),
-        }
-    }
-
-    /// A number that is more likely than others to be at the edge of something.
-    pub(crate) fn number(&mut self) -> u64 {
-        let value = self.next();
-        match self.below(8) {
-            0 => value & 0x3f,
-            1 => (value & 0x3f).wrapping_neg(),
-            2 => 1u64.rotate_left(value as u32),
-            3 => (1u64 << (value & 63)).wrapping_sub(1),
-            4 => value >> (value & 63),
-            5 => (value as i64 >> (value & 63)) as u64,
-            _ => value,
-        }
-    }
-}
-
-/// Around where memory operands lie.
-pub(crate) const CENTER: u64 = DATA + DATA_BYTES as u64 / 2;
-
-const GPR8: [Register; 20] = [
-    Register::AL,
-    Register::CL,
-    Register::DL,
-    Register::BL,
-    Register::AH,
-    Register::CH,
-    Register::DH,
-    Register::BH,
-    Register::SPL,
-    Register::BPL,
-    Register::SIL,
-    Register::DIL,
-    Register::R8L,
-    Register::R9L,
-    Register::R10L,
-    Register::R11L,
-    Register::R12L,
-    Register::R13L,
-    Register::R14L,
-    Register::R15L,
-];
-const GPR16: [Register; 16] = [
-    Register::AX,
-    Register::CX,
-    Register::DX,
-    Register::BX,
-    Register::SP,
-    Register::BP,
-    Register::SI,
-    Register::DI,
-    Register::R8W,
-    Register::R9W,
-    Register::R10W,
-    Register::R11W,
-    Register::R12W,
-    Register::R13W,
-    Register::R14W,
-    Register::R15W,
-];
-const GPR32: [Register; 16] = [
-    Register::EAX,
-    Register::ECX,
-    Register::EDX,
-    Register::EBX,
-    Register::ESP,
-    Register::EBP,
-    Register::ESI,
-    Register::EDI,
-    Register::R8D,
-    Register::R9D,
-    Register::R10D,
-    Register::R11D,
-    Register::R12D,
-    Register::R13D,
-    Register::R14D,
-    Register::R15D,
-];
-const GPR64: [Register; 16] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RBX,
-    Register::RSP,
-    Register::RBP,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];

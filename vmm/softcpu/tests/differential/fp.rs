@@ -5,7 +5,8 @@ use iced_x86::{Code, CpuidFeature, Instruction, MemorySize, OpKind};
 use softcpu::flags::{CF, PF, ZF};
 
 use crate::compare::{Tolerance, check_arranged};
-use crate::forms::{Random, memory_address};
+use crate::forms::memory_address;
+use crate::random::Random;
 use crate::state::{DATA, FxImage, State};
 
 #[test]

@@ -25,4 +25,6 @@ mod fp_availability;
 mod integer;
 mod machine;
 mod native;
+mod random;
+mod registers;
 mod state;

@@ -136,6 +136,8 @@ pub(crate) const CODE_BYTES: usize = 4096;
 /// Where memory operands and the stack lie: low enough for any kind of address.
 pub(crate) const DATA: u64 = 0x11_0000;
 pub(crate) const DATA_BYTES: usize = 0x4000;
+/// Around where memory operands lie.
+pub(crate) const CENTER: u64 = DATA + DATA_BYTES as u64 / 2;
 /// A page of zeros behind the data, which cannot be written. There is nothing behind it, nor in front of the
 /// data.
 pub(crate) const READ_ONLY: u64 = DATA + DATA_BYTES as u64;
