@@ -12,6 +12,7 @@ mod access;
 mod acpi;
 mod config;
 mod controls;
+mod firmware_config;
 mod interrupts;
 mod pit;
 mod platform;
@@ -22,6 +23,7 @@ mod test_device;
 pub use acpi::{AcpiPm, PM_BASE, PM_LENGTH, PM_TIMER_HZ, SCI, SLEEP_TYPE_OFF};
 pub use config::PlatformConfig;
 pub use controls::{DebugExit, FastControl, KeyboardController, ResetControl};
+pub use firmware_config::FirmwareConfig;
 pub use interrupts::{
     GeneralProtection, IO_APIC_BASE, InterruptFabric, IoApic, LOCAL_APIC_BASE, LocalApic, PicPair, Startup,
 };

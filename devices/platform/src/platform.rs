@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{read_bytes, write_bytes};
 use crate::{
-    AcpiPm, DebugExit, FastControl, InterruptFabric, KeyboardController, PM_BASE, PM_LENGTH, Pit,
-    PlatformConfig, ResetControl, Rtc, Serial, TestDevice,
+    AcpiPm, DebugExit, FastControl, FirmwareConfig, InterruptFabric, KeyboardController, PM_BASE, PM_LENGTH,
+    Pit, PlatformConfig, ResetControl, Rtc, Serial, TestDevice,
 };
 
 /// The platform devices of one machine. Serialising it saves the whole state.
@@ -28,6 +28,7 @@ pub struct Platform {
     reset_control: ResetControl,
     fast_control: FastControl,
     debug_exit: DebugExit,
+    firmware_config: FirmwareConfig,
     test_device: Option<TestDevice>,
     config: PlatformConfig,
 }
@@ -45,6 +46,7 @@ impl Platform {
             reset_control: ResetControl::default(),
             fast_control: FastControl::default(),
             debug_exit: DebugExit,
+            firmware_config: FirmwareConfig::new(&config),
             test_device: config.test_device.then(TestDevice::new),
             config,
         }
@@ -182,6 +184,7 @@ impl Platform {
             0x92 => (&mut self.fast_control, 0x92),
             0xf4..=0xf7 => (&mut self.debug_exit, 0xf4),
             0x3f8..=0x3ff => (&mut self.serial, 0x3f8),
+            0x510 | 0x511 => (&mut self.firmware_config, 0x510),
             PM_BASE..=PM_LAST => (&mut self.acpi, PM_BASE),
             0xcf9 if length == 1 => (&mut self.reset_control, 0xcf9),
             _ => return None,
