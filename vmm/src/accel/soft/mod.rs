@@ -189,7 +189,8 @@ impl Accelerator for Soft {
     }
 
     fn run(&mut self, machine: &mut Machine, control: &RunControl<'_>) -> RunEvent {
-        for round in 0_u32.. {
+        let mut round: u8 = 0;
+        loop {
             if control.interrupted.load(Ordering::Relaxed) {
                 return RunEvent::Interrupted;
             }
@@ -198,6 +199,7 @@ impl Accelerator for Soft {
             {
                 return RunEvent::TimedOut;
             }
+            round = round.wrapping_add(1);
             let now = self.clock.now();
             machine.advance(now);
             if let Some(event) = machine.take_power_event() {
@@ -222,7 +224,6 @@ impl Accelerator for Soft {
                 return event;
             }
         }
-        RunEvent::TimedOut
     }
 
     fn now(&self) -> Time {
@@ -270,5 +271,5 @@ const QUANTUM: u64 = 20_000;
 /// How many instructions' time a `PAUSE` takes.
 const PAUSE_COST: u64 = 100;
 /// How many turns between looks at the host's clock.
-const HOST_CLOCK_ROUNDS: u32 = 16;
+const HOST_CLOCK_ROUNDS: u8 = 16;
 const MTRR_ENABLED_WRITE_BACK: u64 = 0xc06;
