@@ -1,4 +1,4 @@
-//! Decimal arithmetic and `BOUND`, which 64-bit mode does not have.
+//! Decimal arithmetic, `SALC` and `BOUND`, which 64-bit mode does not have.
 
 use iced_x86::{Instruction, Mnemonic};
 
@@ -17,6 +17,7 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         Mnemonic::Aad => adjust_before_divide,
         Mnemonic::Daa => decimal_adjust_after_add,
         Mnemonic::Das => decimal_adjust_after_subtract,
+        Mnemonic::Salc => set_accumulator_by_carry,
         Mnemonic::Bound if operand_bytes(instruction, 0) == 2 => check_bounds::<u16>,
         Mnemonic::Bound => check_bounds::<u32>,
         _ => return None,
@@ -87,6 +88,13 @@ fn packed_corrections(cpu: &Cpu) -> (u8, u8) {
     let low = if value & 0xf > 9 || cpu.flags.adjust() { 0x06 } else { 0 };
     let high = if value > 0x99 || cpu.flags.carry() { 0x60 } else { 0 };
     (low, high)
+}
+
+/// `SALC`, which no manual lists but all CPUs have.
+fn set_accumulator_by_carry(cpu: &mut Cpu, _env: &mut Env<'_>, _op: &Op) -> Result<(), Stop> {
+    let value = if cpu.flags.carry() { 0xff } else { 0 };
+    cpu.set::<u8>(RAX, value);
+    Ok(())
 }
 
 /// `BOUND`: memory holds the lowest and the highest index, both signed.

@@ -28,6 +28,8 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
         | Mnemonic::Prefetcht0
         | Mnemonic::Prefetcht1
         | Mnemonic::Prefetcht2
+        | Mnemonic::Prefetchit0
+        | Mnemonic::Prefetchit1
         | Mnemonic::Prefetchw
         | Mnemonic::Prefetchwt1
         | Mnemonic::Cldemote

@@ -94,7 +94,11 @@ fn stack() {
 
 #[test]
 fn decimal() {
-    check_all(CASES, |mnemonic| matches!(mnemonic, Aaa | Aas | Aam | Aad | Daa | Das | Bound), undefined);
+    check_all(
+        CASES,
+        |mnemonic| matches!(mnemonic, Aaa | Aas | Aam | Aad | Daa | Das | Salc | Bound),
+        undefined,
+    );
 }
 
 #[test]

@@ -19,6 +19,7 @@
 //! [`compare::check_arranged`] lets the family put better ones in; see [`fp`].
 
 mod compare;
+mod coverage;
 mod forms;
 mod fp;
 mod fp_availability;
