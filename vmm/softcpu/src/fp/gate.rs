@@ -8,10 +8,22 @@ impl Cpu {
     /// another task.
     #[inline(always)]
     pub(super) fn enter_sse(&mut self) -> Result<(), Stop> {
-        if self.cr0 & (CR0_EM | CR0_TS) | (self.cr4 & CR4_OSFXSR ^ CR4_OSFXSR) != 0 {
+        if !self.sse_is_available() {
             return Err(self.sse_unavailable());
         }
         Ok(())
+    }
+
+    /// Whether [`Self::enter_sse`] succeeds.
+    #[inline(always)]
+    pub(super) fn sse_is_available(&self) -> bool {
+        self.cr0 & (CR0_EM | CR0_TS) | (self.cr4 & CR4_OSFXSR ^ CR4_OSFXSR) == 0
+    }
+
+    /// Whether [`Self::enter_mmx`] succeeds.
+    #[inline(always)]
+    pub(super) fn mmx_is_available(&self) -> bool {
+        self.cr0 & (CR0_EM | CR0_TS) == 0 && !self.x87_error_is_due()
     }
 
     #[cold]
@@ -71,10 +83,15 @@ impl Cpu {
     /// to the interrupt controller; nothing is connected there, so execution goes on, as with IGNNE# asserted.
     #[inline(always)]
     fn check_x87_error(&mut self) -> Result<(), Stop> {
-        if self.fpu.has_unmasked_error() && self.cr0 & CR0_NE != 0 {
+        if self.x87_error_is_due() {
             return Err(self.fault(Exception::X87_FLOATING_POINT));
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn x87_error_is_due(&self) -> bool {
+        self.fpu.has_unmasked_error() && self.cr0 & CR0_NE != 0
     }
 
     /// The fault for an unmasked SSE exception.

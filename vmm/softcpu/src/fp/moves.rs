@@ -2,8 +2,11 @@
 
 use iced_x86::{Code, Instruction, OpKind};
 
-use super::operand::{Memory32, Memory64, Memory128, Memory128Unaligned, Mm, RegisterFile, Source, Xmm};
+use super::operand::{
+    Memory32, Memory64, Memory128, Memory128Unaligned, Mm, RegisterFile, Source, Xmm, has_short_way,
+};
 use crate::cpu::RDI;
+use crate::integer::memory::{Address, Indexed, Other};
 use crate::op::{Handler, Op};
 use crate::{Access, Cpu, Env, Stop, Width};
 
@@ -12,32 +15,50 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
     let to_register = instruction.op0_kind() == OpKind::Register;
     let from_register = instruction.op1_kind() == OpKind::Register;
     Some(match instruction.code() {
-        Code::Movaps_xmm_xmmm128 | Code::Movapd_xmm_xmmm128 | Code::Movdqa_xmm_xmmm128 if !from_register => {
-            load::<Memory128>
-        }
-        Code::Movups_xmm_xmmm128 | Code::Movupd_xmm_xmmm128 | Code::Movdqu_xmm_xmmm128 if !from_register => {
-            load::<Memory128Unaligned>
-        }
         Code::Movaps_xmm_xmmm128
         | Code::Movapd_xmm_xmmm128
         | Code::Movdqa_xmm_xmmm128
         | Code::Movups_xmm_xmmm128
         | Code::Movupd_xmm_xmmm128
-        | Code::Movdqu_xmm_xmmm128 => load::<Xmm>,
-        Code::Movaps_xmmm128_xmm | Code::Movapd_xmmm128_xmm | Code::Movdqa_xmmm128_xmm if !to_register => {
-            store_128_aligned
-        }
-        Code::Movups_xmmm128_xmm | Code::Movupd_xmmm128_xmm | Code::Movdqu_xmmm128_xmm if !to_register => {
-            store_128
-        }
-        Code::Movaps_xmmm128_xmm
+        | Code::Movdqu_xmm_xmmm128
+        | Code::Movaps_xmmm128_xmm
         | Code::Movapd_xmmm128_xmm
         | Code::Movdqa_xmmm128_xmm
         | Code::Movups_xmmm128_xmm
         | Code::Movupd_xmmm128_xmm
-        | Code::Movdqu_xmmm128_xmm => load::<Xmm>,
-        Code::Lddqu_xmm_m128 => load::<Memory128Unaligned>,
-        Code::Movntps_m128_xmm | Code::Movntpd_m128_xmm | Code::Movntdq_m128_xmm => store_128_aligned,
+        | Code::Movdqu_xmmm128_xmm
+            if to_register && from_register =>
+        {
+            load::<Xmm>
+        }
+        Code::Movaps_xmm_xmmm128 | Code::Movapd_xmm_xmmm128 | Code::Movdqa_xmm_xmmm128 => {
+            if has_short_way(instruction) { load::<Memory128<Indexed>> } else { load::<Memory128> }
+        }
+        Code::Movups_xmm_xmmm128
+        | Code::Movupd_xmm_xmmm128
+        | Code::Movdqu_xmm_xmmm128
+        | Code::Lddqu_xmm_m128 => {
+            if has_short_way(instruction) {
+                load::<Memory128Unaligned<Indexed>>
+            } else {
+                load::<Memory128Unaligned>
+            }
+        }
+        Code::Movaps_xmmm128_xmm
+        | Code::Movapd_xmmm128_xmm
+        | Code::Movdqa_xmmm128_xmm
+        | Code::Movntps_m128_xmm
+        | Code::Movntpd_m128_xmm
+        | Code::Movntdq_m128_xmm => {
+            if has_short_way(instruction) {
+                store_128::<Indexed, true>
+            } else {
+                store_128::<Other, true>
+            }
+        }
+        Code::Movups_xmmm128_xmm | Code::Movupd_xmmm128_xmm | Code::Movdqu_xmmm128_xmm => {
+            if has_short_way(instruction) { store_128::<Indexed, false> } else { store_128::<Other, false> }
+        }
         Code::Movss_xmm_xmmm32 | Code::Movss_xmmm32_xmm if to_register && from_register => merge_32,
         Code::Movss_xmm_xmmm32 => load::<Memory32>,
         Code::Movss_xmmm32_xmm => store_32,
@@ -106,21 +127,40 @@ fn masked_store<F: RegisterFile, const N: usize>(
 
 /// The whole destination from the source, zero-extended.
 fn load<S: Source>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    if cpu.sse_is_available()
+        && let Some(value) = S::fetch_cached(cpu, op)
+    {
+        cpu.set_xmm(op.destination, value);
+        return Ok(());
+    }
+    load_slow::<S>(cpu, env, op)
+}
+
+#[inline(never)]
+fn load_slow<S: Source>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse()?;
     let value = S::fetch(cpu, env, op)?;
     cpu.set_xmm(op.destination, value);
     Ok(())
 }
 
-fn store_128(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-    cpu.enter_sse()?;
-    let linear = cpu.linear(op, 16, Access::Write)?;
-    cpu.store_128(env, linear, cpu.xmm(op.source))
+/// Stores all of a register, to where it must be aligned if `ALIGNED`.
+fn store_128<A: Address, const ALIGNED: bool>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+    if cpu.sse_is_available()
+        && let Some(linear) = A::linear(cpu, op)
+        && !(ALIGNED && linear & 15 != 0)
+        && cpu.store_128_cached(linear, cpu.xmm(op.source))
+    {
+        return Ok(());
+    }
+    store_128_slow::<ALIGNED>(cpu, env, op)
 }
 
-fn store_128_aligned(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
+#[inline(never)]
+fn store_128_slow<const ALIGNED: bool>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse()?;
-    let linear = cpu.linear_aligned(op, Access::Write)?;
+    let linear =
+        if ALIGNED { cpu.linear_aligned(op, Access::Write)? } else { cpu.linear(op, 16, Access::Write)? };
     cpu.store_128(env, linear, cpu.xmm(op.source))
 }
 

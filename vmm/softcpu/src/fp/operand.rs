@@ -1,13 +1,23 @@
 //! Where SSE and MMX instructions take their operands from.
 
 use std::arch::x86_64::__m128i;
+use std::marker::PhantomData;
+
+use iced_x86::{Instruction, OpKind};
 
 use super::host;
-use crate::op::Op;
+use crate::integer::memory::{Address, Addressing, Indexed, Other, addressing};
+use crate::op::{Handler, Op};
 use crate::{Access, Cpu, Env, Exception, Stop, Width};
 
 /// A source operand: register or memory. MMX values are in the low half, the upper half is then zero.
 pub(super) trait Source {
+    /// Its value, if there is a short way to it (see [`crate::integer::memory`]).
+    #[inline(always)]
+    fn fetch_cached(_cpu: &Cpu, _op: &Op) -> Option<u128> {
+        None
+    }
+
     /// Its value.
     fn fetch(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<u128, Stop>;
 }
@@ -15,9 +25,9 @@ pub(super) trait Source {
 /// XMM register.
 pub(super) struct Xmm;
 /// 16 bytes in memory, aligned.
-pub(super) struct Memory128;
+pub(super) struct Memory128<A = Other>(PhantomData<A>);
 /// 16 bytes in memory, anywhere.
-pub(super) struct Memory128Unaligned;
+pub(super) struct Memory128Unaligned<A = Other>(PhantomData<A>);
 /// 8 bytes in memory.
 pub(super) struct Memory64;
 /// 4 bytes in memory.
@@ -27,6 +37,11 @@ pub(super) struct Mm;
 
 impl Source for Xmm {
     #[inline(always)]
+    fn fetch_cached(cpu: &Cpu, op: &Op) -> Option<u128> {
+        Some(cpu.xmm(op.source))
+    }
+
+    #[inline(always)]
     fn fetch(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<u128, Stop> {
         Ok(cpu.xmm(op.source))
     }
@@ -34,12 +49,22 @@ impl Source for Xmm {
 
 impl Source for Mm {
     #[inline(always)]
+    fn fetch_cached(cpu: &Cpu, op: &Op) -> Option<u128> {
+        Some(u128::from(cpu.mm(op.source)))
+    }
+
+    #[inline(always)]
     fn fetch(cpu: &mut Cpu, _env: &mut Env<'_>, op: &Op) -> Result<u128, Stop> {
         Ok(u128::from(cpu.mm(op.source)))
     }
 }
 
-impl Source for Memory128 {
+impl<A: Address> Source for Memory128<A> {
+    #[inline(always)]
+    fn fetch_cached(cpu: &Cpu, op: &Op) -> Option<u128> {
+        A::linear(cpu, op).filter(|linear| linear & 15 == 0).and_then(|linear| cpu.load_128_cached(linear))
+    }
+
     #[inline(always)]
     fn fetch(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<u128, Stop> {
         let linear = cpu.linear_aligned(op, Access::Read)?;
@@ -47,7 +72,12 @@ impl Source for Memory128 {
     }
 }
 
-impl Source for Memory128Unaligned {
+impl<A: Address> Source for Memory128Unaligned<A> {
+    #[inline(always)]
+    fn fetch_cached(cpu: &Cpu, op: &Op) -> Option<u128> {
+        A::linear(cpu, op).and_then(|linear| cpu.load_128_cached(linear))
+    }
+
     #[inline(always)]
     fn fetch(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<u128, Stop> {
         let linear = cpu.linear(op, 16, Access::Read)?;
@@ -71,7 +101,9 @@ impl Source for Memory32 {
 
 /// The registers that an instruction works in: XMM or MMX.
 pub(super) trait RegisterFile {
-    /// Checks that they may be used.
+    /// Whether they may be used.
+    fn is_available(cpu: &Cpu) -> bool;
+    /// Faults unless they may be used.
     fn enter(cpu: &mut Cpu) -> Result<(), Stop>;
     /// Reads one.
     fn read(cpu: &Cpu, register: u8) -> u128;
@@ -82,6 +114,11 @@ pub(super) trait RegisterFile {
 }
 
 impl RegisterFile for Xmm {
+    #[inline(always)]
+    fn is_available(cpu: &Cpu) -> bool {
+        cpu.sse_is_available()
+    }
+
     #[inline(always)]
     fn enter(cpu: &mut Cpu) -> Result<(), Stop> {
         cpu.enter_sse()
@@ -102,6 +139,11 @@ impl RegisterFile for Xmm {
 }
 
 impl RegisterFile for Mm {
+    #[inline(always)]
+    fn is_available(cpu: &Cpu) -> bool {
+        cpu.mmx_is_available()
+    }
+
     #[inline(always)]
     fn enter(cpu: &mut Cpu) -> Result<(), Stop> {
         cpu.enter_mmx()
@@ -135,12 +177,46 @@ pub(super) fn binary<O: Binary, F: RegisterFile, S: Source>(
     env: &mut Env<'_>,
     op: &Op,
 ) -> Result<(), Stop> {
+    if F::is_available(cpu)
+        && let Some(source) = S::fetch_cached(cpu, op)
+    {
+        combine::<O, F>(cpu, op, source);
+        return Ok(());
+    }
+    binary_slow::<O, F, S>(cpu, env, op)
+}
+
+#[inline(never)]
+fn binary_slow<O: Binary, F: RegisterFile, S: Source>(
+    cpu: &mut Cpu,
+    env: &mut Env<'_>,
+    op: &Op,
+) -> Result<(), Stop> {
     F::enter(cpu)?;
     let source = S::fetch(cpu, env, op)?;
+    combine::<O, F>(cpu, op, source);
+    Ok(())
+}
+
+#[inline(always)]
+fn combine<O: Binary, F: RegisterFile>(cpu: &mut Cpu, op: &Op, source: u128) {
     let destination = F::read(cpu, op.destination);
     let result = O::apply(host::vector(destination), host::vector(source));
     F::write(cpu, op.destination, host::scalar(result));
-    Ok(())
+}
+
+/// Whether the memory operand's address can be computed without checks.
+pub(super) fn has_short_way(instruction: &Instruction) -> bool {
+    !matches!(addressing(instruction), Addressing::Other)
+}
+
+/// [`binary`] on XMM registers for `instruction`'s kind of source operand.
+pub(super) fn binary_xmm<O: Binary>(instruction: &Instruction) -> Handler {
+    match instruction.op1_kind() {
+        OpKind::Register => binary::<O, Xmm, Xmm>,
+        _ if has_short_way(instruction) => binary::<O, Xmm, Memory128<Indexed>>,
+        _ => binary::<O, Xmm, Memory128>,
+    }
 }
 
 impl Cpu {
@@ -186,6 +262,21 @@ impl Cpu {
             return Err(self.fault(Exception::general_protection(0)));
         }
         Ok(linear)
+    }
+
+    /// The short way of [`Self::load_128`]: `None` if it takes more than a look at the TLB.
+    #[inline(always)]
+    pub(super) fn load_128_cached(&self, linear: u64) -> Option<u128> {
+        let mut bytes = [0; 16];
+        let page = self.tlb.readable(linear)?;
+        page.read_bytes((linear & 0xfff) as usize, &mut bytes).then_some(u128::from_le_bytes(bytes))
+    }
+
+    /// The short way of [`Self::store_128`] likewise; says whether it was enough.
+    #[inline(always)]
+    pub(super) fn store_128_cached(&mut self, linear: u64, value: u128) -> bool {
+        let Some(page) = self.tlb.writable(linear) else { return false };
+        page.write_bytes((linear & 0xfff) as usize, &value.to_le_bytes())
     }
 
     /// Reads 16 bytes.

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use iced_x86::{Code, Instruction, OpKind};
 
 use super::host::sse2;
-use super::operand::{Binary, Memory32, Memory64, Memory128, Mm, Xmm, binary};
+use super::operand::{Binary, Memory32, Memory64, Mm, binary, binary_xmm};
 use crate::op::Handler;
 
 /// The handler for `instruction` if it is one of these.
@@ -40,14 +40,7 @@ fn select<O: Binary>(instruction: &Instruction) -> Handler {
     if instruction.op0_register().is_mm() {
         select_mmx::<O>(instruction)
     } else {
-        select_sse::<O>(instruction)
-    }
-}
-
-fn select_sse<O: Binary>(instruction: &Instruction) -> Handler {
-    match instruction.op1_kind() {
-        OpKind::Register => binary::<O, Xmm, Xmm>,
-        _ => binary::<O, Xmm, Memory128>,
+        binary_xmm::<O>(instruction)
     }
 }
 
@@ -135,7 +128,7 @@ operations! { lookup_mmx, select_mmx,
     Punpckhdq_mm_mmm64 => |a, b| high_half(_mm_unpacklo_epi32(a, b));
 }
 
-operations! { lookup_sse, select_sse,
+operations! { lookup_sse, binary_xmm,
     Packsswb_xmm_xmmm128 => _mm_packs_epi16;
     Packssdw_xmm_xmmm128 => _mm_packs_epi32;
     Packuswb_xmm_xmmm128 => _mm_packus_epi16;

@@ -12,14 +12,14 @@ use crate::op::Op;
 use crate::{Cpu, Env, Stop, Width};
 
 /// How the address of a memory operand is computed.
-pub(super) enum Addressing {
+pub(crate) enum Addressing {
     Based,
     Indexed,
     Other,
 }
 
 /// How to compute the address of `instruction`'s memory operand.
-pub(super) fn addressing(instruction: &Instruction) -> Addressing {
+pub(crate) fn addressing(instruction: &Instruction) -> Addressing {
     let registers = [instruction.memory_base(), instruction.memory_index()];
     let flat = !matches!(instruction.memory_segment(), Register::FS | Register::GS);
     let wide = match registers {
@@ -36,17 +36,17 @@ pub(super) fn addressing(instruction: &Instruction) -> Addressing {
 }
 
 /// As a type parameter of handlers.
-pub(super) trait Address {
+pub(crate) trait Address {
     /// The linear address of `op`'s memory operand, if it can be known without checks.
     fn linear(cpu: &Cpu, op: &Op) -> Option<u64>;
 }
 
 /// Base and displacement, in 64-bit code.
-pub(super) struct Based;
+pub(crate) struct Based;
 /// Base, index and displacement, in 64-bit code.
-pub(super) struct Indexed;
+pub(crate) struct Indexed;
 /// Anything else.
-pub(super) struct Other;
+pub(crate) struct Other;
 
 impl Address for Based {
     #[inline(always)]

@@ -12,7 +12,7 @@ mod bits;
 mod branch;
 mod decimal;
 mod exchange;
-mod memory;
+pub(crate) mod memory;
 mod moves;
 mod multiply;
 mod operand;
