@@ -171,6 +171,8 @@ impl Cpu {
             return Ok(result);
         }
         // Errors in the operands are found in all lanes before anything is computed.
+        // (For a trapping overflow or underflow, processors judge whether the result is inexact by one with an
+        // unbounded exponent. Here it is judged as if the exception were masked.)
         self.fpu.mxcsr |= if unmasked & BEFORE_COMPUTING != 0 { raised & BEFORE_COMPUTING } else { raised };
         Err(self.simd_fault())
     }
