@@ -34,6 +34,7 @@ pub mod flags;
 pub mod fp;
 mod frame;
 mod host;
+mod inspect;
 mod integer;
 mod interrupts;
 mod mode;

@@ -268,29 +268,23 @@ impl Cpu {
     /// Executes `env`'s block. Returns how many instructions were completed and why it ended before its limit.
     #[inline(always)]
     fn execute(&mut self, env: &mut Env<'_>) -> (usize, Option<Stop>) {
-        let ops = env.ops;
         let mut rip = env.block_rip;
-        let mut index = 0;
-        while index < env.limit {
-            let op = &ops[index];
+        let mut completed = 0;
+        for op in env.ops {
             rip = rip.wrapping_add(u64::from(op.length));
             self.registers[RIP as usize] = rip;
-            index += 1;
             if let Err(stop) = (op.handler)(self, env, op) {
-                return match stop {
-                    Stop::Fault => {
-                        self.set_rip(rip.wrapping_sub(u64::from(op.length)));
-                        (index - 1, Some(stop))
-                    }
-                    Stop::Repeat => {
-                        self.set_rip(rip.wrapping_sub(u64::from(op.length)));
-                        (index, Some(stop))
-                    }
-                    _ => (index, Some(stop)),
-                };
+                if matches!(stop, Stop::Fault | Stop::Repeat) {
+                    self.set_rip(rip.wrapping_sub(u64::from(op.length)));
+                }
+                return (completed + usize::from(stop != Stop::Fault), Some(stop));
+            }
+            completed += 1;
+            if completed >= env.limit {
+                break;
             }
         }
-        (index, None)
+        (completed, None)
     }
 
     /// The block at the current instruction, if that takes two table look-ups.
