@@ -1,0 +1,72 @@
+//! Outcomes as JUnit XML, which CI systems read: a test suite a scenario, a test case a check.
+
+use std::fmt::Write;
+
+use crate::outcome::Outcome;
+
+/// All outcomes.
+pub fn junit(outcomes: &[Outcome]) -> String {
+    let tests: usize = outcomes.iter().map(|outcome| outcome.checks.len()).sum();
+    let failures: usize = outcomes.iter().map(|outcome| outcome.failures().count()).sum();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{tests}\" failures=\"{failures}\">\n"
+    );
+    for outcome in outcomes {
+        let suite = escape(&format!("{} on {}", outcome.scenario, outcome.kernel));
+        let _ = writeln!(
+            text,
+            "  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{}\" time=\"{:.3}\">",
+            outcome.checks.len(),
+            outcome.failures().count(),
+            outcome.host_seconds
+        );
+        for check in &outcome.checks {
+            let name = escape(&check.name);
+            let _ = match &check.failure {
+                None => writeln!(text, "    <testcase classname=\"{suite}\" name=\"{name}\"/>"),
+                Some(failure) => writeln!(
+                    text,
+                    "    <testcase classname=\"{suite}\" name=\"{name}\"><failure message=\"{}\"/></testcase>",
+                    escape(failure)
+                ),
+            };
+        }
+        text.push_str("  </testsuite>\n");
+    }
+    text.push_str("</testsuites>\n");
+    text
+}
+
+/// XML 1.0 has no way to write most control characters: they become U+FFFD.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push_str("&#9;"),
+            control if control < ' ' || control == '\u{fffe}' || control == '\u{ffff}' => {
+                escaped.push('\u{fffd}')
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::outcomes;
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_counted() {
+        let text = junit(&outcomes());
+        assert!(text.contains("<testsuites tests=\"3\" failures=\"1\">"), "{text}");
+        assert!(text.contains("<failure message=\"a &lt; b&#10;&amp; &quot;c&quot;\"/>"), "{text}");
+        assert!(!escape("\u{1b}[0m").contains('\u{1b}'));
+    }
+}
