@@ -1,8 +1,8 @@
-//! Builds the guest's init for the image to carry.
+//! Builds our own programs for the image to carry: the guest's init and the verified stream.
 //!
-//! The agent is a program of another kind than the rest: static, and small. It is built by a cargo of its own
-//! with the workspace's lock file, into this crate's output directory so that it never waits for the lock that
-//! the outer cargo holds on the target directory.
+//! They are programs of another kind than the rest: static, and small. A cargo of its own builds them with the
+//! workspace's lock file, into this crate's output directory so that it never waits for the lock that the outer
+//! cargo holds on the target directory.
 
 use std::{
     env,
@@ -15,18 +15,23 @@ fn main() {
     for path in WATCHED {
         println!("cargo::rerun-if-changed={path}");
     }
-    let agent = output.join(TARGET).join(PROFILE).join(PROGRAM);
     if let Err(error) = build(&output) {
-        eprintln!("cannot build the guest's agent: {error}");
+        eprintln!("cannot build the guest's programs: {error}");
         exit(1);
     }
-    println!("cargo::rustc-env=NICVISOR_AGENT={}", agent.display());
+    for (program, variable) in PROGRAMS {
+        let path = output.join(TARGET).join(PROFILE).join(program);
+        println!("cargo::rustc-env={variable}={}", path.display());
+    }
 }
 
 fn build(output: &Path) -> Result<(), String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--locked", "--package", PROGRAM, "--profile", PROFILE, "--target", TARGET]);
+    command.args(["build", "--locked", "--profile", PROFILE, "--target", TARGET]);
+    for (program, _) in PROGRAMS {
+        command.args(["--package", program]);
+    }
     command.arg("--target-dir").arg(output);
     // Static, and at a fixed address: PID 1 of an interpreted guest should not start with a thousand relocations.
     command.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static\u{1f}-Crelocation-model=static");
@@ -50,8 +55,18 @@ fn build(output: &Path) -> Result<(), String> {
     }
 }
 
-const PROGRAM: &str = "nicvisor-agent";
+/// Packages, and the variables that tell where their programs are.
+const PROGRAMS: [(&str, &str); 2] =
+    [("nicvisor-agent", "NICVISOR_AGENT"), ("nicvisor-stream", "NICVISOR_STREAM")];
 const PROFILE: &str = "guest-agent";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-const WATCHED: [&str; 6] =
-    ["build.rs", "agent/src", "agent/Cargo.toml", "protocol/src", "protocol/Cargo.toml", "../Cargo.lock"];
+const WATCHED: [&str; 8] = [
+    "build.rs",
+    "agent/src",
+    "agent/Cargo.toml",
+    "protocol/src",
+    "protocol/Cargo.toml",
+    "stream/src",
+    "stream/Cargo.toml",
+    "../Cargo.lock",
+];

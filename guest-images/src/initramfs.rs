@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    AGENT, ImageError, Kernel, cache,
+    AGENT, ImageError, Kernel, STREAM, cache,
     cpio::Archive,
     kmod_index::Index,
     modules::{self, Module, Modules},
@@ -55,6 +55,7 @@ pub(crate) fn build(
     add_skeleton(&mut archive);
     add_host_tree(&mut archive, tools, "", &|path, error| ImageError::cache(path)(error))?;
     archive.file("init", 0o755, AGENT.to_vec());
+    archive.file("usr/bin/nicvisor-stream", 0o755, STREAM.to_vec());
     let modules = select_modules(kernel, options)?;
     add_modules(&mut archive, kernel, &modules)?;
     for file in &options.files {

@@ -47,3 +47,6 @@ pub use store::{Listing, Store, StoreOptions};
 
 /// The agent, the guest's init, as it goes into every initramfs.
 pub const AGENT: &[u8] = include_bytes!(env!("NICVISOR_AGENT"));
+
+/// The verified TCP stream, which every initramfs has as `nicvisor-stream`.
+pub const STREAM: &[u8] = include_bytes!(env!("NICVISOR_STREAM"));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, Package, ProgressStyle,
+    STREAM,
     apt::{self, Apt, Fetched, Mirror, Suite},
     cache::{self, Cache, Lock},
     initramfs, kernel,
@@ -318,6 +319,7 @@ fn initramfs_key(kernel: &Kernel, tools: &Path, options: &InitramfsOptions) -> R
     let mut parts = vec![
         INITRAMFS_FORMAT.to_string(),
         cache::sha256(AGENT),
+        cache::sha256(STREAM),
         kernel.sha256.clone(),
         kernel.release.clone(),
         format!("{:?}", kernel.modules),
