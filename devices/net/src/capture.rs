@@ -59,30 +59,12 @@ impl<M: Medium, W: Write> Capture<M, W> {
         Ok(Capture { medium, config, file, interfaces: BTreeMap::new(), failure: None })
     }
 
-    /// Adds the evidence of a device's finding: the packet as the driver handed it over, on an interface of its
-    /// own. Findings about frames are in the frames' comments already.
-    pub fn record_finding(&mut self, finding: &Finding) {
-        if finding.packet.is_empty() || finding.frame.is_some() {
-            return;
-        }
-        let place = [&finding.device[..], &finding.queue].join(" ");
-        let comment = format!("{} ({})", describe(finding), place.trim());
-        self.record(Interface::Handed, OUTBOUND, finding.time, &finding.packet, vec![comment]);
+    /// What has been written to.
+    pub fn output(&self) -> &W {
+        self.file.get_ref()
     }
 
-    /// Ends the capture, and returns the medium and the output.
-    ///
-    /// # Errors
-    /// The first error that writing met; the capture is cut short then.
-    pub fn finish(self) -> io::Result<(M, W)> {
-        let mut output = self.file.into_inner();
-        match self.failure {
-            Some(error) => Err(error),
-            None => output.flush().map(|()| (self.medium, output)),
-        }
-    }
-
-    /// Writes one packet. After an error nothing more is written: [`Self::finish`] returns it.
+    /// Writes one packet. After an error nothing more is written: [`Medium::finish`] returns it.
     fn record(
         &mut self,
         interface: Interface,
@@ -178,6 +160,26 @@ impl<M: Medium, W: Write> Medium for Capture<M, W> {
         self.medium.settle(frame, fate);
     }
 
+    /// Adds the evidence of a device's finding: the packet as the driver handed it over, on an interface of its
+    /// own. Findings about frames are in the frames' comments already.
+    fn record_finding(&mut self, finding: &Finding) {
+        self.medium.record_finding(finding);
+        if finding.packet.is_empty() || finding.frame.is_some() {
+            return;
+        }
+        let place = [&finding.device[..], &finding.queue].join(" ");
+        let comment = format!("{} ({})", describe(finding), place.trim());
+        self.record(Interface::Handed, OUTBOUND, finding.time, &finding.packet, vec![comment]);
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        self.file.get_mut().flush()?;
+        self.medium.finish()
+    }
+
     fn network(&self) -> &Network {
         self.medium.network()
     }
@@ -249,9 +251,9 @@ mod tests {
         finding.device = "gve0".into();
         finding.packet = vec![7; 60];
         capture.record_finding(&finding);
-        let (network, bytes) = capture.finish().unwrap();
-        assert!(network.ledger().balance().is_balanced());
-        bytes
+        capture.finish().unwrap();
+        assert!(capture.network().ledger().balance().is_balanced());
+        capture.output().clone()
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod inspect;
 mod report;
 
 use std::collections::BTreeMap;
+use std::io;
 
 use nicvisor_core::pci::{Function, Root, Slot, Windows};
 use nicvisor_core::{Context, Effects, Finding, Frame, PciDevice, PowerEvent, Time};
@@ -286,6 +287,14 @@ impl Machine {
         self.medium.network_mut().close();
     }
 
+    /// Ends what is written down about the frames.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub fn finish_capture(&mut self) -> io::Result<()> {
+        self.medium.finish()
+    }
+
     /// When something happens by itself next.
     pub fn next_deadline(&self) -> Option<Time> {
         [self.platform.next_deadline(), self.root.next_deadline(), self.medium.next_deadline()]
@@ -397,6 +406,7 @@ impl Machine {
         }
         for mut finding in effects.findings.drain(..) {
             finding.device = self.name(source).to_owned();
+            self.medium.record_finding(&finding);
             self.findings.push(finding);
         }
         for message in effects.host.drain(..) {

@@ -1,5 +1,7 @@
 //! What can be stacked: a network, and layers around it that see its frames.
 
+use std::io;
+
 use nicvisor_core::{DropReason, Fate, Finding, Frame, FrameId, Time};
 
 use super::{Network, PortId};
@@ -19,6 +21,17 @@ pub trait Medium {
 
     /// A device says what became of a frame.
     fn settle(&mut self, frame: FrameId, fate: &Fate);
+
+    /// A device reports a broken rule: for layers that keep evidence.
+    fn record_finding(&mut self, _finding: &Finding) {}
+
+    /// The run is over: layers that write something down finish it.
+    ///
+    /// # Errors
+    /// The first error that writing met.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The network at the bottom.
     fn network(&self) -> &Network;
