@@ -6,4 +6,7 @@
 pub mod accel;
 pub mod acpi;
 pub mod boot;
+pub mod cli;
+pub mod guest;
 pub mod machine;
+pub mod nic;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `nicvisor` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nicvisor::cli::main()
+}

@@ -1,0 +1,218 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use guest_images::KernelName;
+
+use super::values::{Size, duration};
+use crate::nic::NicSpec;
+
+/// Boots Linux kernels on emulated cloud NICs and tests the drivers in them.
+#[derive(Debug, Parser)]
+#[command(name = "nicvisor", version, max_term_width = 100)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Boot a guest and run a command in it, or a shell.
+    Run(RunArguments),
+    /// Run scenarios and say whether they pass.
+    Test(TestArguments),
+    /// List the rules that drivers are held to.
+    Rules(RulesArguments),
+    /// Kernels and guest images: list, build, tell their path.
+    Image(ImageArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// Kernel: debian:VERSION (fetched on first use), or a vmlinux, bzImage or kernel build directory.
+    #[arg(long, default_value = DEFAULT_KERNEL)]
+    pub(super) kernel: KernelName,
+    /// A module file that takes the place of the kernel's own.
+    #[arg(long = "module", value_name = "FILE.ko")]
+    pub(super) modules: Vec<PathBuf>,
+    /// A NIC: gve[,mtu=N][,mac=M][,queues=N][,link=NAME][,...]. Ports become eth0, eth1, ... in this order.
+    #[arg(long = "nic", value_name = "KIND[,KEY=VALUE]...")]
+    pub(super) nics: Vec<NicSpec>,
+    #[command(flatten)]
+    pub(super) guest: GuestArguments,
+    /// Connect the command to this terminal, or to standard input (a shell always is).
+    #[arg(long, short)]
+    pub(super) interactive: bool,
+    /// Copy what is in this directory into the guest's root.
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Option<PathBuf>,
+    /// Write all frames on the wire to this file.
+    #[arg(long, value_name = "FILE.pcapng")]
+    pub(super) capture: Option<PathBuf>,
+    /// Write a report of the run to this file.
+    #[arg(long, value_name = "FILE.json")]
+    pub(super) report: Option<PathBuf>,
+    /// End the run with status 124 after this time on the host's clock, such as 90s, 10m or 1h.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub(super) timeout: Option<Duration>,
+    /// The command to run in the guest; without one, a shell on this terminal.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}
+
+/// What the guest's machine is like.
+#[derive(Clone, Debug, Args)]
+pub(super) struct GuestArguments {
+    /// Number of CPUs, 1 to 64.
+    #[arg(long, value_name = "N")]
+    pub(super) cpus: Option<usize>,
+    /// Memory, such as 512M or 4G.
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<Size>,
+    /// What runs the CPUs.
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(super) accel: Backend,
+    /// Where all randomness comes from: the same seed gives the same run.
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Appended to the kernel's command line.
+    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    pub(super) append: String,
+    /// Show the kernel's log as it comes.
+    #[arg(long, short)]
+    pub(super) verbose: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+/// Where kernels come from and are kept.
+#[derive(Clone, Debug, Args)]
+pub(super) struct StoreArguments {
+    /// Keep fetched kernels here instead of in the user's cache directory.
+    #[arg(long, value_name = "DIR", env = "NICVISOR_CACHE")]
+    pub(super) cache: Option<PathBuf>,
+    /// Debian archive to fetch from instead of the one that the system's apt uses.
+    #[arg(long, value_name = "URL", env = "NICVISOR_MIRROR")]
+    pub(super) mirror: Option<String>,
+}
+
+/// What runs the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Backend {
+    /// What works best on this host.
+    Auto,
+    /// The software CPU: everywhere, reproducible.
+    Soft,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TestArguments {
+    /// Scenario files, or directories of them; the project's own if none is given.
+    pub(super) paths: Vec<PathBuf>,
+    /// Kernel to run on instead of those that the scenarios name; may be given several times.
+    #[arg(long = "kernel", value_name = "KERNEL")]
+    pub(super) kernels: Vec<KernelName>,
+    /// A module file that takes the place of the kernel's own.
+    #[arg(long = "module", value_name = "FILE.ko")]
+    pub(super) modules: Vec<PathBuf>,
+    /// Form of the result on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(super) format: Format,
+    /// Write captures, guest logs and reports into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+    /// Only list the scenarios.
+    #[arg(long)]
+    pub(super) list: bool,
+    #[command(flatten)]
+    pub(super) guest: GuestArguments,
+}
+
+/// Form of test results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Human,
+    /// KTAP, as the kernel's own tests have it.
+    Ktap,
+    /// One JSON array.
+    Json,
+    /// JUnit XML.
+    Junit,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RulesArguments {
+    /// As JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ImageArguments {
+    #[command(subcommand)]
+    pub(super) verb: ImageVerb,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ImageVerb {
+    /// List the kernels in the cache.
+    List,
+    /// Fetch a kernel and build its initramfs.
+    Build {
+        /// The kernel.
+        #[arg(default_value = DEFAULT_KERNEL)]
+        kernel: KernelName,
+        /// Look for a newer kernel of that name.
+        #[arg(long)]
+        refresh: bool,
+    },
+    /// Print where a kernel and its initramfs are, fetching them if necessary.
+    Path {
+        /// The kernel.
+        #[arg(default_value = DEFAULT_KERNEL)]
+        kernel: KernelName,
+    },
+}
+
+/// The kernel of those who do not name one.
+pub(super) const DEFAULT_KERNEL: &str = "debian:6.12";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_with_options_of_its_own_is_kept_whole() {
+        let line = ["nicvisor", "run", "--nic", "gve", "--nic", "gve,mtu=1500", "--", "ip", "-d", "link"];
+        let Verb::Run(run) = Arguments::try_parse_from(line).unwrap().verb else { panic!() };
+        assert_eq!(run.command, ["ip", "-d", "link"]);
+        assert_eq!(run.nics.len(), 2);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for line in [
+            &["nicvisor"][..],
+            &["nicvisor", "run", "ip", "link"],
+            &["nicvisor", "run", "--nic", "e1000"],
+            &["nicvisor", "run", "--memory", "lots"],
+            &["nicvisor", "run", "--kernel", "debian:new"],
+            &["nicvisor", "run", "--timeout", "1y"],
+            &["nicvisor", "test", "--format", "xml"],
+        ] {
+            assert!(Arguments::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+}

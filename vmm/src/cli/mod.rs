@@ -1,0 +1,62 @@
+//! The command line.
+
+mod args;
+mod capture;
+mod failure;
+mod image;
+mod prepare;
+mod report;
+mod rules;
+mod run;
+mod terminal;
+mod test;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use failure::Failure;
+
+use args::{Arguments, Verb};
+
+/// Does what the command line says, and returns the exit status.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { failure::USAGE } else { 0 });
+        }
+    };
+    start_log();
+    let result = match arguments.verb {
+        Verb::Run(run) => run::run(&run),
+        Verb::Test(test) => test::test(&test),
+        Verb::Rules(rules) => rules::rules(&rules),
+        Verb::Image(image) => image::image(&image),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            let status = failure.status();
+            show(failure);
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// The end of a guest comes with registers and a log, which are not to be wrapped as prose is.
+fn show(failure: Failure) {
+    match failure {
+        Failure::Guest(ending) => eprintln!("nicvisor: {}", ending.to_string().trim_end()),
+        other => eprintln!("{:?}", miette::Report::new(other)),
+    }
+}
+
+/// `NICVISOR_LOG` chooses what is logged, in the syntax of tracing's `EnvFilter`.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("NICVISOR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

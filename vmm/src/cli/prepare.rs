@@ -1,0 +1,181 @@
+//! What `run` and `test` have in common: from names to a guest with its drivers loaded.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use agent_protocol::{Channel, Command};
+use guest_images::{ExtraFile, Initramfs, InitramfsOptions, Kernel, KernelName, Store, StoreOptions};
+use nicvisor_net::network::Medium;
+
+use super::args::{Backend, GuestArguments, StoreArguments};
+use super::failure::Failure;
+use crate::guest::{Guest, Plan, boot};
+use crate::machine::MachineConfig;
+use crate::nic::NicSpec;
+
+pub(super) fn open_store(arguments: &StoreArguments) -> Result<Store, Failure> {
+    Ok(Store::open(StoreOptions {
+        cache_dir: arguments.cache.clone(),
+        mirror: arguments.mirror.clone(),
+        ..StoreOptions::default()
+    })?)
+}
+
+/// A guest that is asked for, by names.
+pub(super) struct Order<'a> {
+    pub(super) kernel: &'a KernelName,
+    pub(super) module_files: &'a [PathBuf],
+    /// Modules to be loaded besides the NICs' drivers.
+    pub(super) modules: &'a [String],
+    pub(super) root: Option<&'a PathBuf>,
+    pub(super) nics: &'a [NicSpec],
+    pub(super) guest: &'a GuestArguments,
+    pub(super) medium: Box<dyn Medium>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) interrupted: Arc<AtomicBool>,
+}
+
+/// A guest whose drivers are loaded and whose interfaces have their names, and what it was made from.
+pub(super) struct Prepared {
+    pub(super) guest: Guest,
+    pub(super) kernel: Kernel,
+    pub(super) initramfs: Initramfs,
+    pub(super) backend_reason: String,
+    pub(super) boot_host_time: Duration,
+}
+
+/// Fetches what is missing, boots, and loads the drivers.
+pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
+    let mut nics = order.nics.to_vec();
+    for (index, nic) in nics.iter_mut().enumerate() {
+        nic.number(index);
+    }
+    let kernel = store.kernel(order.kernel)?;
+    let modules: Vec<String> =
+        driver_modules(&nics).map(str::to_owned).chain(order.modules.iter().cloned()).collect();
+    let files = order
+        .root
+        .map(|source| ExtraFile { source: source.clone(), target: "/".into() })
+        .into_iter()
+        .collect();
+    let options =
+        InitramfsOptions { modules: modules.clone(), module_files: order.module_files.to_vec(), files };
+    let initramfs = store.initramfs(&kernel, &options)?;
+    let started = Instant::now();
+    let mut guest = boot(Plan {
+        kernel: kernel.vmlinuz.clone(),
+        system_map: kernel.system_map.clone(),
+        initramfs: initramfs.path.clone(),
+        append: order.guest.append.clone(),
+        machine: machine_config(order.guest),
+        nics: nics.clone(),
+        medium: order.medium,
+        verbose: order.guest.verbose,
+        deadline: order.timeout.map(|timeout| started + timeout),
+        interrupted: order.interrupted,
+    })?;
+    guest.wait_until_ready()?;
+    let boot_host_time = started.elapsed();
+    load_drivers(&mut guest, &modules)?;
+    name_interfaces(&mut guest, &nics)?;
+    Ok(Prepared {
+        guest,
+        kernel,
+        initramfs,
+        backend_reason: backend_reason(order.guest.accel),
+        boot_host_time,
+    })
+}
+
+fn machine_config(arguments: &GuestArguments) -> MachineConfig {
+    let mut config = MachineConfig { cpus: DEFAULT_CPUS, seed: arguments.seed, ..MachineConfig::default() };
+    if let Some(cpus) = arguments.cpus {
+        config.cpus = cpus;
+    }
+    if let Some(memory) = arguments.memory {
+        config.memory = memory.0;
+    }
+    config
+}
+
+/// The drivers of `nics`, each once, in the order of the NICs.
+fn driver_modules(nics: &[NicSpec]) -> impl Iterator<Item = &'static str> {
+    let mut modules: Vec<&'static str> = Vec::new();
+    for nic in nics {
+        if !modules.contains(&nic.module()) {
+            modules.push(nic.module());
+        }
+    }
+    modules.into_iter()
+}
+
+fn load_drivers(guest: &mut Guest, modules: &[String]) -> Result<(), Failure> {
+    for module in modules {
+        guest
+            .load_modules(&[module])?
+            .map_err(|reason| Failure::Module { module: module.clone(), reason })?;
+    }
+    Ok(())
+}
+
+/// Interfaces are named in the order in which drivers find them; here the order of the NICs counts.
+fn name_interfaces(guest: &mut Guest, nics: &[NicSpec]) -> Result<(), Failure> {
+    if nics.is_empty() {
+        return Ok(());
+    }
+    let macs: Vec<String> = guest
+        .machine()
+        .devices()
+        .filter_map(|(slot, _)| guest.machine().root().function(slot))
+        .flat_map(|function| function.device().ports())
+        .map(|port| port.mac.map(|byte| format!("{byte:02x}")).join(":"))
+        .collect();
+    let mut script = String::from(NAMING_SCRIPT);
+    for (index, mac) in macs.iter().enumerate() {
+        script.push_str(&format!("name {mac} eth{index}\n"));
+    }
+    script.push_str("finish\n");
+    let job = guest
+        .spawn(Command { argv: ["sh", "-c", &script].map(str::to_owned).to_vec(), ..Command::default() });
+    let mut said = Vec::new();
+    let exits = guest.wait(&[job], &mut |_, channel, data| {
+        if channel == Channel::Stdout {
+            said.extend_from_slice(data);
+        }
+    })?;
+    if exits[0].status() != 0 {
+        let interface = String::from_utf8_lossy(&said).trim().to_owned();
+        return Err(Failure::NoInterface { interface });
+    }
+    Ok(())
+}
+
+/// Why this backend and no other.
+fn backend_reason(asked: Backend) -> String {
+    match asked {
+        Backend::Auto => "the software CPU is the only backend of this version".into(),
+        Backend::Soft => "asked for".into(),
+    }
+}
+
+const DEFAULT_CPUS: usize = 2;
+/// Gives each interface its name by its address, by way of names that cannot be taken. Says which is missing.
+const NAMING_SCRIPT: &str = "\
+renames=
+name() {
+    for directory in /sys/class/net/*; do
+        read -r address < $directory/address
+        if [ $address = $1 ]; then
+            [ ${directory##*/} = $2 ] && return
+            ip link set ${directory##*/} name nic-$2 && renames=\"$renames $2\"
+            return
+        fi
+    done
+    echo $2; exit 1
+}
+finish() {
+    for interface in $renames; do ip link set nic-$interface name $interface || exit 1; done
+}
+";

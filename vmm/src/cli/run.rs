@@ -1,0 +1,174 @@
+//! `nicvisor run`.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use agent_protocol::{Channel, Command, Exit, JobId, TerminalSize};
+use nicvisor_core::Severity;
+
+use super::args::RunArguments;
+use super::capture;
+use super::failure::{FAILED, Failure};
+use super::prepare::{Order, Prepared, open_store, prepare};
+use super::report::Report;
+use super::terminal::{Input, RawMode, size};
+use crate::guest::{Ending, Guest};
+
+pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
+    let started = Instant::now();
+    let interrupted = catch_signals();
+    let order = Order {
+        kernel: &arguments.kernel,
+        module_files: &arguments.modules,
+        modules: &[],
+        root: arguments.root.as_ref(),
+        nics: &arguments.nics,
+        guest: &arguments.guest,
+        medium: capture::network(arguments.capture.as_deref())?,
+        timeout: arguments.timeout,
+        interrupted,
+    };
+    let store = open_store(&arguments.guest.store)?;
+    let mut prepared = prepare(order, &store)?;
+    let ended = if arguments.command.is_empty() || arguments.interactive {
+        converse(&mut prepared.guest, &arguments.command)
+    } else {
+        carry_out(&mut prepared.guest, &arguments.command)
+    };
+    let counters = prepared.guest.counters();
+    prepared.guest.close();
+    let broken = show_findings(&mut prepared);
+    let status = match &ended {
+        Ok(exit) if exit.status() == 0 && broken => FAILED,
+        Ok(exit) => exit.status() as u8,
+        Err(ending) => ending.status(),
+    };
+    if let Some(path) = &arguments.report {
+        Report::new(&mut prepared, counters, started.elapsed().as_secs_f64(), status).write(path)?;
+    }
+    prepared
+        .guest
+        .finish_capture()
+        .map_err(|source| Failure::Write { path: arguments.capture.clone().unwrap_or_default(), source })?;
+    match ended {
+        Ok(_) | Err(Ending::PowerOff) => Ok(status),
+        Err(ending) => Err(ending.into()),
+    }
+}
+
+/// The first Ctrl-C ends the guest and still writes what there is; the second ends the program.
+pub(super) fn catch_signals() -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // Registered first, so that it sees the flag as the earlier signal left it.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+    }
+    interrupted
+}
+
+/// Runs a command whose output comes through as it is.
+fn carry_out(guest: &mut Guest, argv: &[String]) -> Result<Exit, Ending> {
+    let job = guest.spawn(Command { argv: argv.to_vec(), ..Command::default() });
+    let exits = guest.wait(&[job], &mut |from, channel, data| {
+        if from == job {
+            pass_on(channel, data);
+        }
+    })?;
+    Ok(exits[0])
+}
+
+/// Runs a command, or a shell, that the user can talk to.
+fn converse(guest: &mut Guest, argv: &[String]) -> Result<Exit, Ending> {
+    let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let argv = if argv.is_empty() { vec!["sh".into(), "-l".into()] } else { argv.to_vec() };
+    let job =
+        guest.spawn(Command { argv, terminal: on_terminal.then(size), stdin: true, ..Command::default() });
+    let _raw = on_terminal.then(RawMode::enter);
+    let mut input = Input::start();
+    let mut shown = on_terminal.then(size);
+    loop {
+        if let Some(exit) = guest.take_exit(job) {
+            return Ok(exit);
+        }
+        resize(guest, job, &mut shown);
+        let until = guest.now() + SLICE;
+        let idle = guest.turn_or_idle(until, &mut |from, channel, data| {
+            if from == job {
+                pass_on(channel, data);
+            }
+        })?;
+        match idle {
+            // The guest sleeps: so does the host, for as long.
+            Some(next) => {
+                let now = guest.now();
+                let wake = next.unwrap_or(now + LONGEST_SLEEP).min(now + LONGEST_SLEEP);
+                let slept = Instant::now();
+                feed(guest, job, input.wait(wake.since(now)), &mut input);
+                guest.skip_to((now + slept.elapsed()).min(wake));
+            }
+            None => feed(guest, job, input.take(), &mut input),
+        }
+    }
+}
+
+fn feed(guest: &mut Guest, job: JobId, bytes: Option<Vec<u8>>, input: &mut Input) {
+    if let Some(bytes) = bytes {
+        guest.session().write_stdin(job, &bytes);
+    } else if input.take_end() {
+        guest.session().close_stdin(job);
+    }
+}
+
+fn resize(guest: &mut Guest, job: JobId, shown: &mut Option<TerminalSize>) {
+    if let Some(before) = shown {
+        let now = size();
+        if now != *before {
+            guest.session().resize(job, now);
+            *before = now;
+        }
+    }
+}
+
+/// A reader that has gone away (`| head`) is no reason to stop the guest.
+fn pass_on(channel: Channel, data: &[u8]) {
+    let _ = match channel {
+        Channel::Stdout => {
+            let mut out = io::stdout().lock();
+            out.write_all(data).and_then(|()| out.flush())
+        }
+        Channel::Stderr => io::stderr().lock().write_all(data),
+    };
+}
+
+/// Says which rules were broken; whether any was that fails the run.
+fn show_findings(prepared: &mut Prepared) -> bool {
+    for line in prepared.guest.trouble().iter().filter(|line| line.starts.is_some()) {
+        eprintln!("nicvisor: the guest's kernel says: {}", line.text);
+    }
+    let mut broken = false;
+    let findings = prepared.guest.findings();
+    for finding in findings.iter().take(FINDINGS_SHOWN) {
+        eprintln!(
+            "nicvisor: rule {} broken at {}: {} {}: {}",
+            finding.rule, finding.time, finding.device, finding.queue, finding.message
+        );
+    }
+    if findings.len() > FINDINGS_SHOWN {
+        eprintln!("nicvisor: and {} more", findings.len() - FINDINGS_SHOWN);
+    }
+    broken |= findings.iter().any(|finding| finding.severity == Severity::Error);
+    let ledger = prepared.guest.machine().network().ledger().balance();
+    if !ledger.is_balanced() {
+        eprintln!("nicvisor: {} frames are not accounted for", ledger.missing.len());
+        broken = true;
+    }
+    broken
+}
+
+/// How much of the guest's time passes before the host's input is looked at.
+const SLICE: Duration = Duration::from_millis(5);
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+const FINDINGS_SHOWN: usize = 20;

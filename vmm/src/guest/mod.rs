@@ -1,0 +1,346 @@
+//! A booted guest: the machine, what runs it, and the conversation with the agent inside.
+//!
+//! Everything happens on the caller's thread. The guest runs until it has something to say; what it says on
+//! the agent's port goes to the session, what it says on the serial port to the [`Console`]. All requests to
+//! the agent enter the guest between two such moments, so a run depends on nothing but its input.
+
+mod boot;
+mod console;
+mod ending;
+mod lab;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use agent_protocol::{
+    Channel, Command, Event, Exit, JobId, KernelLine, ModuleRequest, Power, RequestId, Session,
+};
+use nicvisor_core::pci::Slot;
+use nicvisor_core::{Finding, Time};
+use nicvisor_virtio::AGENT_PORT;
+
+pub use boot::{BootError, Plan, boot};
+pub use console::Console;
+pub use ending::{Ending, Trouble};
+
+use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
+use crate::boot::Symbols;
+use crate::machine::{CpuReport, HostOutput, Machine};
+
+/// A guest that has been started.
+pub struct Guest {
+    machine: Machine,
+    accelerator: Box<dyn Accelerator>,
+    agent: Slot,
+    session: Session,
+    console: Console,
+    symbols: Symbols,
+    kernel_release: String,
+    trouble: Vec<KernelLine>,
+    findings: Vec<Finding>,
+    finished: BTreeMap<JobId, Exit>,
+    answers: BTreeMap<RequestId, Result<(), String>>,
+    saying_goodbye: bool,
+    interrupted: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+/// What happens with what a command writes.
+pub type Sink<'a> = dyn FnMut(JobId, Channel, &[u8]) + 'a;
+
+impl Guest {
+    /// Waits until the agent is ready.
+    ///
+    /// # Errors
+    /// When the guest ends before.
+    pub fn wait_until_ready(&mut self) -> Result<(), Ending> {
+        while !self.session.is_ready() {
+            self.turn(&mut |_, _, _| {})?;
+        }
+        Ok(())
+    }
+
+    /// Loads kernel modules and waits until they are there.
+    ///
+    /// # Errors
+    /// When the guest ends before; the inner error is the guest's reason why it cannot load them.
+    pub fn load_modules(&mut self, names: &[&str]) -> Result<Result<(), String>, Ending> {
+        let requests = names
+            .iter()
+            .map(|name| ModuleRequest { name: (*name).to_owned(), parameters: String::new() })
+            .collect();
+        let request = self.session.load_modules(requests);
+        loop {
+            if let Some(answer) = self.answers.remove(&request) {
+                return Ok(answer);
+            }
+            self.turn(&mut |_, _, _| {})?;
+        }
+    }
+
+    /// Starts a command.
+    pub fn spawn(&mut self, command: Command) -> JobId {
+        self.session.spawn(command)
+    }
+
+    /// The conversation with the agent, to feed a command's input.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// How a command ended, once it has. Asking again gives nothing.
+    pub fn take_exit(&mut self, job: JobId) -> Option<Exit> {
+        self.finished.remove(&job)
+    }
+
+    /// Runs the guest until all of `jobs` have ended, and returns how, in their order.
+    ///
+    /// # Errors
+    /// When the guest ends before.
+    pub fn wait(&mut self, jobs: &[JobId], sink: &mut Sink<'_>) -> Result<Vec<Exit>, Ending> {
+        while !jobs.iter().all(|job| self.finished.contains_key(job)) {
+            self.turn(sink)?;
+        }
+        Ok(jobs.iter().filter_map(|job| self.finished.remove(job)).collect())
+    }
+
+    /// Runs the guest until it has said something, and takes that in.
+    ///
+    /// # Errors
+    /// When the guest has ended.
+    pub fn turn(&mut self, sink: &mut Sink<'_>) -> Result<(), Ending> {
+        match self.step(None, false)? {
+            RunEvent::Output => self.take_output(sink),
+            other => Err(self.ending(other)),
+        }
+    }
+
+    /// Like [`Self::turn`], for a caller that waits for input from outside: returns `Some` with the time of the
+    /// guest's next event when all its CPUs sleep until then.
+    ///
+    /// # Errors
+    /// When the guest has ended.
+    pub fn turn_or_idle(&mut self, until: Time, sink: &mut Sink<'_>) -> Result<Option<Option<Time>>, Ending> {
+        match self.step(Some(until), true)? {
+            RunEvent::Output => self.take_output(sink).map(|()| None),
+            RunEvent::Idle(next) => Ok(Some(next)),
+            RunEvent::Until => Ok(None),
+            other => Err(self.ending(other)),
+        }
+    }
+
+    /// Lets the guest's time pass while it sleeps.
+    pub fn skip_to(&mut self, time: Time) {
+        self.accelerator.skip_to(time);
+    }
+
+    /// Tells the guest to power off and waits until it has.
+    ///
+    /// # Errors
+    /// When it ends in another way.
+    pub fn power_off(&mut self) -> Result<(), Ending> {
+        self.session.power(Power::Off);
+        self.saying_goodbye = true;
+        loop {
+            match self.turn(&mut |_, _, _| {}) {
+                Ok(()) => {}
+                Err(Ending::PowerOff) => return Ok(()),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// Ends the run: devices let go of the frames inside them, and all findings are in.
+    pub fn close(&mut self) {
+        let now = self.now();
+        self.machine.close(now);
+        self.findings.extend(self.machine.take_findings());
+    }
+
+    /// Ends what is written down about the frames.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub fn finish_capture(&mut self) -> std::io::Result<()> {
+        self.machine.finish_capture()
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine's time.
+    pub fn now(&self) -> Time {
+        self.accelerator.now()
+    }
+
+    /// Instructions executed, where the backend counts them.
+    pub fn instructions(&self) -> Option<u64> {
+        self.accelerator.instructions()
+    }
+
+    /// The backend's name.
+    pub fn backend(&self) -> &'static str {
+        self.accelerator.name()
+    }
+
+    /// The guest's `uname -r`, as its agent said.
+    pub fn kernel_release(&self) -> &str {
+        &self.kernel_release
+    }
+
+    /// What the guest's kernel wrote.
+    pub fn console(&self) -> &Console {
+        &self.console
+    }
+
+    /// Trouble that the guest's kernel reported about itself.
+    pub fn trouble(&self) -> &[KernelLine] {
+        &self.trouble
+    }
+
+    /// Rules found broken until now.
+    pub fn findings(&mut self) -> &[Finding] {
+        self.findings.extend(self.machine.take_findings());
+        &self.findings
+    }
+
+    /// Device and link counters, in a stable order: `DEVICE.COUNTER` and `link.DEVICE.COUNTER`.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut counters = Vec::new();
+        for (slot, name) in self.machine.devices() {
+            let Some(function) = self.machine.root().function(slot) else { continue };
+            let own = function.device().counters();
+            counters.extend(own.into_iter().map(|(counter, value)| (format!("{name}.{counter}"), value)));
+        }
+        let network = self.machine.network();
+        for port in network.ports() {
+            let Some(traffic) = network.counters(port) else { continue };
+            let name = network.port_name(port);
+            for (counter, value) in [
+                ("sent_frames", traffic.sent_frames),
+                ("sent_bytes", traffic.sent_bytes),
+                ("received_frames", traffic.received_frames),
+                ("received_bytes", traffic.received_bytes),
+            ] {
+                counters.push((format!("link.{name}.{counter}"), value));
+            }
+        }
+        counters
+    }
+
+    fn step(&mut self, until: Option<Time>, report_idle: bool) -> Result<RunEvent, Ending> {
+        self.feed_agent();
+        let interrupted = Arc::clone(&self.interrupted);
+        let control = RunControl {
+            interrupted: &interrupted,
+            host_deadline: self.deadline,
+            until,
+            report_idle,
+            patience: Patience::default(),
+        };
+        Ok(self.accelerator.run(&mut self.machine, &control))
+    }
+
+    /// Gives the agent what the session has for it, without piling up more than it takes.
+    fn feed_agent(&mut self) {
+        let queued = self
+            .machine
+            .root()
+            .function(self.agent)
+            .map_or(0, |function| function.device().host_input_queued(AGENT_PORT));
+        if queued >= INPUT_AHEAD {
+            return;
+        }
+        let now = self.accelerator.now();
+        let bytes = self.session.outgoing();
+        let length = bytes.len().min(INPUT_AHEAD);
+        if length > 0 {
+            let bytes = bytes[..length].to_vec();
+            self.session.sent(length);
+            self.machine.host_input(now, self.agent, AGENT_PORT, &bytes);
+        }
+    }
+
+    fn take_output(&mut self, sink: &mut Sink<'_>) -> Result<(), Ending> {
+        for output in self.machine.take_output() {
+            match output {
+                HostOutput::Serial(bytes) => self.console.write(&bytes),
+                HostOutput::Device { slot, channel, bytes }
+                    if slot == self.agent && channel == AGENT_PORT =>
+                {
+                    self.session.receive(&bytes).map_err(Ending::Session)?;
+                }
+                HostOutput::Device { .. } => {}
+            }
+        }
+        while let Some(event) = self.session.next_event() {
+            match event {
+                Event::Ready { kernel } => self.kernel_release = kernel,
+                Event::Done { request, result } => {
+                    self.answers.insert(request, result.map_err(|failure| failure.message));
+                }
+                Event::SpawnFailed { job, failure } => {
+                    let message = format!("{}\n", failure.message);
+                    sink(job, Channel::Stderr, message.as_bytes());
+                    // As shells have it: 127 for what is not there, 126 for what cannot be run.
+                    let status = if failure.errno == Some(libc::ENOENT) { 127 } else { 126 };
+                    self.finished.insert(job, Exit::Code(status));
+                }
+                Event::Output { job, channel, data } => sink(job, channel, &data),
+                Event::Exited { job, exit } => {
+                    self.finished.insert(job, exit);
+                }
+                Event::Kernel(line) => self.trouble.push(line),
+                Event::File { .. } | Event::StdinRoom { .. } | Event::Bye => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the guest does not run any more, with the evidence.
+    fn ending(&mut self, event: RunEvent) -> Ending {
+        // What it said last may say why.
+        let _ = self.take_output(&mut |_, _, _| {});
+        let trouble = |guest: &Guest, what: String| {
+            Ending::Trouble(Box::new(Trouble {
+                what,
+                cpus: guest.cpu_reports(),
+                log: guest.console.last_lines(LAST_LINES),
+            }))
+        };
+        match event {
+            RunEvent::PowerOff if self.saying_goodbye => Ending::PowerOff,
+            RunEvent::DebugExit(status) => Ending::DebugExit(status),
+            RunEvent::TimedOut => Ending::TimedOut(self.cpu_reports()),
+            RunEvent::Interrupted => Ending::Interrupted,
+            RunEvent::TripleFault { cpu } => trouble(self, format!("triple fault on CPU {cpu}")),
+            RunEvent::Stuck(stuck) => trouble(self, format!("the guest is stuck: {stuck}")),
+            RunEvent::PowerOff | RunEvent::Reset => match self.console.panic() {
+                Some(panic) => trouble(self, panic),
+                None if matches!(event, RunEvent::PowerOff) => Ending::PowerOff,
+                None => Ending::Reset,
+            },
+            RunEvent::Output | RunEvent::Idle(_) | RunEvent::Until => {
+                trouble(self, "the run ended without a reason".into())
+            }
+        }
+    }
+
+    /// Every CPU's registers and backtrace.
+    pub fn cpu_reports(&self) -> Vec<CpuReport> {
+        (0..self.machine.config().cpus)
+            .map(|cpu| {
+                CpuReport::new(cpu, self.accelerator.cpu_state(cpu), self.machine.ram(), &self.symbols)
+            })
+            .collect()
+    }
+}
+
+/// Bytes that may wait for the agent inside the console device.
+const INPUT_AHEAD: usize = 64 << 10;
+/// Lines of the kernel's log that are shown with a bad ending.
+const LAST_LINES: usize = 40;

@@ -1,0 +1,197 @@
+//! The NICs that a user asks for: `KIND[,key=value]...`, the same on the command line and in scenarios.
+
+use std::str::FromStr;
+
+use nicvisor_core::PciDevice;
+use nicvisor_gve::{Config as GveConfig, ConfigError as GveConfigError, Gve};
+use thiserror::Error;
+
+/// One NIC of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicSpec {
+    /// The device and its options.
+    pub device: NicConfig,
+    /// The link that its ports are on.
+    pub link: String,
+    /// Whether the user chose the MAC address.
+    has_mac: bool,
+}
+
+/// A device and its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NicConfig {
+    /// Google's gVNIC.
+    Gve(GveConfig),
+}
+
+impl NicSpec {
+    /// Reads `kind` with its options.
+    ///
+    /// # Errors
+    /// Says what is wrong and what is possible.
+    pub fn new<'a>(
+        kind: &str,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<NicSpec, NicError> {
+        let mut device = NicConfig::default_of(kind)?;
+        let mut link = None;
+        let mut has_mac = false;
+        for (key, value) in options {
+            if key == "link" {
+                if value.is_empty() {
+                    return Err(NicError::Option { kind: kind.into(), message: "link= needs a name".into() });
+                }
+                if link.replace(value.to_owned()).is_some() {
+                    let message = format!("a {kind} has one port, so one link");
+                    return Err(NicError::Option { kind: kind.into(), message });
+                }
+                continue;
+            }
+            has_mac |= key == "mac";
+            device.set(key, value)?;
+        }
+        device.validate()?;
+        Ok(NicSpec { device, link: link.unwrap_or_else(|| DEFAULT_LINK.into()), has_mac })
+    }
+
+    /// The kind's name.
+    pub fn kind(&self) -> &'static str {
+        match self.device {
+            NicConfig::Gve(_) => "gve",
+        }
+    }
+
+    /// The guest's kernel module that drives it.
+    pub fn module(&self) -> &'static str {
+        match self.device {
+            NicConfig::Gve(_) => "gve",
+        }
+    }
+
+    /// The MTU of its network.
+    pub fn mtu(&self) -> u16 {
+        match &self.device {
+            NicConfig::Gve(config) => config.mtu,
+        }
+    }
+
+    /// Gives the NIC an address of its own, unless the user chose one: `index` is its place in the machine.
+    pub fn number(&mut self, index: usize) {
+        if self.has_mac {
+            return;
+        }
+        match &mut self.device {
+            NicConfig::Gve(config) => config.mac[5] = config.mac[5].wrapping_add(index as u8),
+        }
+    }
+
+    /// The device model.
+    ///
+    /// # Errors
+    /// When the options do not fit together.
+    pub fn build(&self) -> Result<Box<dyn PciDevice>, NicError> {
+        match &self.device {
+            NicConfig::Gve(config) => Ok(Box::new(Gve::new(config.clone())?)),
+        }
+    }
+}
+
+impl FromStr for NicSpec {
+    type Err = NicError;
+
+    fn from_str(text: &str) -> Result<NicSpec, NicError> {
+        let mut words = text.split(',');
+        let kind = words.next().unwrap_or_default();
+        let mut options = Vec::new();
+        for word in words {
+            let option = word.split_once('=').ok_or_else(|| NicError::Option {
+                kind: kind.into(),
+                message: format!("{word:?} is not key=value"),
+            })?;
+            options.push(option);
+        }
+        NicSpec::new(kind, options)
+    }
+}
+
+impl NicConfig {
+    fn default_of(kind: &str) -> Result<NicConfig, NicError> {
+        match kind {
+            "gve" => Ok(NicConfig::Gve(GveConfig::default())),
+            _ => Err(NicError::Kind { kind: kind.into() }),
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), NicError> {
+        match self {
+            NicConfig::Gve(config) => Ok(config.set(key, value)?),
+        }
+    }
+
+    fn validate(&self) -> Result<(), NicError> {
+        match self {
+            NicConfig::Gve(config) => Ok(config.validate()?),
+        }
+    }
+}
+
+/// Why there can be no such NIC.
+#[derive(Debug, Error)]
+pub enum NicError {
+    /// No such device.
+    #[error("there is no NIC of kind {kind:?}; this version has: {}", KINDS.join(", "))]
+    Kind {
+        /// What was asked for.
+        kind: String,
+    },
+    /// A gve cannot be like this.
+    #[error(transparent)]
+    Gve(#[from] GveConfigError),
+    /// An option is not one.
+    #[error("{kind}: {message}")]
+    Option {
+        /// The device.
+        kind: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// All kinds.
+pub const KINDS: [&str; 1] = ["gve"];
+/// The link of ports that are not given one.
+pub const DEFAULT_LINK: &str = "lan";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(text: &str) -> String {
+        text.parse::<NicSpec>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn options_arrive_and_mistakes_say_what_is_possible() {
+        let spec: NicSpec = "gve,mtu=8896,link=left".parse().unwrap();
+        assert_eq!((spec.mtu(), spec.link.as_str()), (8896, "left"));
+        assert!(mistake("e1000").contains("this version has: gve"));
+        assert!(mistake("gve,colour=red").contains("no option \"colour\""));
+        assert!(mistake("gve,mtu").contains("is not key=value"));
+        assert!(mistake("gve,link=a,link=b").contains("one port"));
+        assert!(mistake("gve,mtu=99999").contains("mtu"));
+        assert!(mistake("").contains("no NIC of kind"));
+    }
+
+    #[test]
+    fn addresses_are_numbered_unless_chosen() {
+        let mac = |text: &str, index| {
+            let mut spec: NicSpec = text.parse().unwrap();
+            spec.number(index);
+            match spec.device {
+                NicConfig::Gve(config) => config.mac,
+            }
+        };
+        assert_ne!(mac("gve", 0), mac("gve", 1));
+        assert_eq!(mac("gve,mac=02:00:00:00:00:09", 1), [2, 0, 0, 0, 0, 9]);
+    }
+}
