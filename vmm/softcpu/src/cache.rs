@@ -41,10 +41,18 @@ pub(crate) struct Cache {
     /// Direct-mapped, in front of `blocks`.
     front: Box<[Front]>,
     blocks: HashMap<Key, Block, BuildHasherDefault<KeyHasher>>,
-    /// The keys of all blocks with bytes in a page.
-    pages: HashMap<u64, Vec<Key>, BuildHasherDefault<KeyHasher>>,
+    /// What each page has to do with blocks, by its address.
+    pages: HashMap<u64, CodePage, BuildHasherDefault<KeyHasher>>,
     /// For blocks that continue on another page: its physical address.
     crossings: HashMap<Key, u64, BuildHasherDefault<KeyHasher>>,
+}
+
+#[derive(Debug, Default)]
+struct CodePage {
+    /// All blocks with bytes in it.
+    keys: Vec<Key>,
+    /// A bit for each 64 bytes that blocks were decoded from.
+    lines: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +71,6 @@ impl Key {
     /// The address of the block.
     pub(crate) fn physical(self) -> u64 {
         self.0 & (PAGE | 0xfff)
-    }
-
-    fn page(self) -> u64 {
-        self.0 & PAGE
     }
 }
 
@@ -123,17 +127,29 @@ impl Cache {
         if !block.crossing {
             self.front[front_index(key)] = Front { key, block };
         }
-        self.pages.entry(key.page()).or_default().push(key);
+        let bytes = ops.iter().map(|op| usize::from(op.length)).sum();
+        self.note_code(key.physical(), bytes, key);
         if let Some(page) = next_page {
             self.crossings.insert(key, page);
-            self.pages.entry(page & PAGE).or_default().push(key);
+            self.note_code(page & PAGE, bytes, key);
         }
         block
     }
 
+    fn note_code(&mut self, physical: u64, bytes: usize, key: Key) {
+        let page = self.pages.entry(physical & PAGE).or_default();
+        page.keys.push(key);
+        page.lines |= lines(physical, bytes);
+    }
+
+    /// Whether blocks may have been decoded from the `bytes` bytes at `physical`, which lie in one page.
+    pub(crate) fn has_code_at(&self, physical: u64, bytes: usize) -> bool {
+        self.pages.get(&(physical & PAGE)).is_some_and(|page| page.lines & lines(physical, bytes) != 0)
+    }
+
     /// Drops all blocks with bytes in the page at `physical`.
     pub(crate) fn forget_page(&mut self, physical: u64) {
-        for key in self.pages.remove(&(physical & PAGE)).unwrap_or_default() {
+        for key in self.pages.remove(&(physical & PAGE)).unwrap_or_default().keys {
             self.blocks.remove(&key);
             self.crossings.remove(&key);
             let front = &mut self.front[front_index(key)];
@@ -151,6 +167,13 @@ impl Cache {
         self.crossings.clear();
         self.pages.drain().map(|(page, _)| page).collect()
     }
+}
+
+/// The lines of a page that the `bytes` bytes from `physical` to the page's end at most touch.
+fn lines(physical: u64, bytes: usize) -> u64 {
+    let first = (physical & 0xfff) as usize;
+    let last = (first + bytes.max(1) - 1).min(0xfff);
+    (u64::MAX >> (63 - last / 64)) & (u64::MAX << (first / 64))
 }
 
 #[inline(always)]
@@ -189,3 +212,32 @@ const ARENA_OPS: usize = (64 << 20) / size_of::<Op>();
 const PAGE: u64 = 0x000f_ffff_ffff_f000;
 const NO_KEY: Key = Key(u64::MAX);
 const NO_BLOCK: Block = Block { start: 0, length: 0, crossing: false };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::decode;
+
+    #[test]
+    fn lines_cover_what_bytes_touch() {
+        assert_eq!(lines(0x1000, 1), 1);
+        assert_eq!(lines(0x103f, 2), 3);
+        assert_eq!(lines(0x1fff, 100), 1 << 63);
+        assert_eq!(lines(0x1000, 4096), u64::MAX);
+    }
+
+    #[test]
+    fn a_page_is_forgotten_with_all_its_blocks() {
+        let mut cache = Cache::new();
+        let (nop, _) = decode(&[0x90], 0, 64).unwrap();
+        let (here, crossing, elsewhere) = (Key::new(0x1040, 64), Key::new(0x0fff, 64), Key::new(0x3040, 64));
+        cache.insert(here, &[nop], None);
+        cache.insert(crossing, &[nop], Some(0x1000));
+        cache.insert(elsewhere, &[nop], None);
+        assert!(cache.has_code_at(0x1000, 0x41) && !cache.has_code_at(0x1080, 0x100));
+        assert_eq!(cache.crosses_to(crossing), Some(0x1000));
+        cache.forget_page(0x1abc);
+        assert_eq!((cache.find(here), cache.find_fast(here), cache.find(crossing)), (None, None, None));
+        assert!(cache.find(elsewhere).is_some());
+    }
+}

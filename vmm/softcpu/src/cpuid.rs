@@ -29,7 +29,7 @@ pub struct CpuidTable {
 }
 
 /// What of [`CpuidTable`] changes how the CPU behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Features {
     /// Width of physical addresses.
     pub(crate) physical_bits: u8,
@@ -43,6 +43,13 @@ pub(crate) struct Features {
     pub(crate) rdtscp: bool,
     /// RDPID.
     pub(crate) rdpid: bool,
+}
+
+/// Those of a CPU that no engine has run yet: page tables are taken as they are.
+impl Default for Features {
+    fn default() -> Self {
+        Features { physical_bits: 52, giant_pages: true, cr4: 0, efer: 0, rdtscp: false, rdpid: false }
+    }
 }
 
 impl CpuidTable {

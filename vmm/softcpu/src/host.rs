@@ -12,8 +12,8 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicvisor_memory::{CODE, DIRTY, GuestRam, PAGE_SHIFT, PAGE_SIZE, PageFlags, PageTracker};
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion, MemoryRegionAddress};
@@ -86,6 +86,9 @@ pub(crate) struct Memory {
     regions: Vec<Region>,
     /// Tells TLBs filled from this memory from others.
     id: u64,
+    /// Writes of CPUs to pages that code is cached from: physical address and length. Unlike what others
+    /// write, these are known to the byte, so data beside code need not cost the code.
+    code_writes: Mutex<Vec<(u64, usize)>>,
 }
 
 #[derive(Debug)]
@@ -112,7 +115,7 @@ impl Memory {
                 })
             })
             .collect();
-        Memory { ram, regions, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) }
+        Memory { ram, regions, id: NEXT_ID.fetch_add(1, Ordering::Relaxed), code_writes: Mutex::default() }
     }
 
     /// The RAM as everybody else sees it.
@@ -155,18 +158,21 @@ impl Memory {
         self.page(physical).is_some_and(|page| page.read_bytes(physical as usize & (PAGE_SIZE - 1), data))
     }
 
-    /// Writes within one page of RAM; false when `physical` is not RAM.
+    /// Writes within one page of RAM; false when `physical` is not RAM. What it may change of cached code waits
+    /// for [`Self::take_code_writes`].
     pub(crate) fn write(&self, physical: u64, data: &[u8]) -> bool {
         let Some(page) = self.page(physical) else { return false };
-        self.mark_written(physical);
+        if let Some((flags, index)) = self.flags(physical) {
+            flags.set(index, DIRTY);
+            if flags.get(index) & CODE != 0 {
+                self.own_code_writes().push((physical, data.len()));
+            }
+        }
         page.write_bytes(physical as usize & (PAGE_SIZE - 1), data)
     }
 
-    /// Notes a write to the page at `physical`: [`PageFlags::written`].
-    pub(crate) fn mark_written(&self, physical: u64) {
-        if let Some((flags, page)) = self.flags(physical) {
-            flags.written(page);
-        }
+    fn own_code_writes(&self) -> MutexGuard<'_, Vec<(u64, usize)>> {
+        self.code_writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prepares the page at `physical` for writes that nobody is told about: marks it dirty. False when it may
@@ -178,23 +184,13 @@ impl Memory {
         })
     }
 
-    /// Whether somebody wrote to a page that cached instructions come from.
-    #[inline(always)]
-    pub(crate) fn code_written(&self) -> bool {
-        self.regions.iter().any(|region| region.flags.code_written())
-    }
-
-    /// Physical addresses of the pages that [`Self::code_written`] is about.
-    pub(crate) fn take_code_writes(&self) -> Vec<u64> {
-        self.regions
-            .iter()
-            .flat_map(|region| {
-                region
-                    .flags
-                    .take_code_writes()
-                    .into_iter()
-                    .map(|page| region.start + ((page as u64) << PAGE_SHIFT))
-            })
-            .collect()
+    /// What was written to pages that code is cached from since the last call: physical addresses and lengths.
+    pub(crate) fn take_code_writes(&self) -> Vec<(u64, usize)> {
+        let mut writes = std::mem::take(&mut *self.own_code_writes());
+        for region in self.regions.iter().filter(|region| region.flags.code_written()) {
+            let pages = region.flags.take_code_writes().into_iter();
+            writes.extend(pages.map(|page| (region.start + ((page as u64) << PAGE_SHIFT), PAGE_SIZE)));
+        }
+        writes
     }
 }

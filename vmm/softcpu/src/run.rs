@@ -53,9 +53,7 @@ impl Engine {
         let mut look = true;
         while executed < budget {
             if look {
-                if self.memory.code_written() {
-                    self.forget_written_code();
-                }
+                self.forget_written_code();
                 let mut env = Env::between_blocks(&self.memory, &self.cpuid, bus, index, executed);
                 match self.cpus[index].boundary(&mut env) {
                     Boundary::Go => {}
@@ -168,10 +166,12 @@ impl Engine {
     }
 
     fn forget_written_code(&mut self) {
-        for physical in self.memory.take_code_writes() {
-            self.cache.forget_page(physical);
-            if let Some((flags, page)) = self.memory.flags(physical) {
-                flags.clear(page, CODE);
+        for (physical, bytes) in self.memory.take_code_writes() {
+            if self.cache.has_code_at(physical, bytes) {
+                self.cache.forget_page(physical);
+                if let Some((flags, page)) = self.memory.flags(physical) {
+                    flags.clear(page, CODE);
+                }
             }
         }
     }

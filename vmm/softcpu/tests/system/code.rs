@@ -152,6 +152,23 @@ fn an_instruction_across_pages_follows_both_mappings() {
 }
 
 #[test]
+fn data_beside_code_is_just_data() {
+    let mut guest = Guest::new();
+    guest.program(CODE, |a| {
+        let mut again = a.create_label();
+        a.mov(rbx, CODE + 0x800).unwrap();
+        a.mov(ecx, 50).unwrap();
+        a.set_label(&mut again).unwrap();
+        a.inc(dword_ptr(rbx)).unwrap();
+        a.dec(ecx).unwrap();
+        a.jnz(again).unwrap();
+        a.hlt().unwrap();
+    });
+    guest.run_to_halt();
+    assert_eq!(guest.read_u64(CODE + 0x800), 50);
+}
+
+#[test]
 fn budgets_are_exact() {
     let mut guest = Guest::new();
     guest.program(CODE, |a| {
