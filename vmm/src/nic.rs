@@ -1,9 +1,12 @@
 //! The NICs that a user asks for: `KIND[,key=value]...`, the same on the command line and in scenarios.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use nicvisor_core::PciDevice;
 use nicvisor_gve::{Config as GveConfig, ConfigError as GveConfigError, Gve};
+use nicvisor_net::wire::parse_mac;
+use nicvisor_virtio::{Net, NetConfig, VirtioPci};
 use thiserror::Error;
 
 /// One NIC of the machine.
@@ -22,6 +25,8 @@ pub struct NicSpec {
 pub enum NicConfig {
     /// Google's gVNIC.
     Gve(GveConfig),
+    /// A plain virtio port, for comparison.
+    Virtio(NetConfig),
 }
 
 impl NicSpec {
@@ -58,6 +63,7 @@ impl NicSpec {
     pub fn kind(&self) -> &'static str {
         match self.device {
             NicConfig::Gve(_) => "gve",
+            NicConfig::Virtio(_) => "virtio",
         }
     }
 
@@ -65,6 +71,7 @@ impl NicSpec {
     pub fn module(&self) -> &'static str {
         match self.device {
             NicConfig::Gve(_) => "gve",
+            NicConfig::Virtio(_) => "virtio_net",
         }
     }
 
@@ -72,6 +79,7 @@ impl NicSpec {
     pub fn mtu(&self) -> u16 {
         match &self.device {
             NicConfig::Gve(config) => config.mtu,
+            NicConfig::Virtio(config) => config.mtu,
         }
     }
 
@@ -80,9 +88,11 @@ impl NicSpec {
         if self.has_mac {
             return;
         }
-        match &mut self.device {
-            NicConfig::Gve(config) => config.mac[5] = config.mac[5].wrapping_add(index as u8),
-        }
+        let mac = match &mut self.device {
+            NicConfig::Gve(config) => &mut config.mac,
+            NicConfig::Virtio(config) => &mut config.mac,
+        };
+        mac[5] = mac[5].wrapping_add(index as u8);
     }
 
     /// The device model.
@@ -92,6 +102,7 @@ impl NicSpec {
     pub fn build(&self) -> Result<Box<dyn PciDevice>, NicError> {
         match &self.device {
             NicConfig::Gve(config) => Ok(Box::new(Gve::new(config.clone())?)),
+            NicConfig::Virtio(config) => Ok(Box::new(VirtioPci::new(Net::new(config.clone())))),
         }
     }
 }
@@ -118,6 +129,10 @@ impl NicConfig {
     fn default_of(kind: &str) -> Result<NicConfig, NicError> {
         match kind {
             "gve" => Ok(NicConfig::Gve(GveConfig::default())),
+            // A locally administered address, and the MTU of Ethernet.
+            "virtio" => {
+                Ok(NicConfig::Virtio(NetConfig { mac: [2, 0, 0, 0, 1, 0], mtu: 1500, queue_pairs: 1 }))
+            }
             _ => Err(NicError::Kind { kind: kind.into() }),
         }
     }
@@ -125,14 +140,33 @@ impl NicConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<(), NicError> {
         match self {
             NicConfig::Gve(config) => Ok(config.set(key, value)?),
+            NicConfig::Virtio(config) => set_virtio(config, key, value)
+                .map_err(|message| NicError::Option { kind: "virtio".into(), message }),
         }
     }
 
     fn validate(&self) -> Result<(), NicError> {
         match self {
             NicConfig::Gve(config) => Ok(config.validate()?),
+            NicConfig::Virtio(_) => Ok(()),
         }
     }
+}
+
+fn set_virtio(config: &mut NetConfig, key: &str, value: &str) -> Result<(), String> {
+    let number = |range: RangeInclusive<u16>| {
+        let given = value.parse().ok().filter(|number| range.contains(number));
+        given.ok_or_else(|| format!("{key}={value} is not a number within {range:?}"))
+    };
+    match key {
+        "mac" => {
+            config.mac = parse_mac(value).ok_or_else(|| format!("mac={value} is not a MAC address"))?;
+        }
+        "mtu" => config.mtu = number(68..=65_535)?,
+        "queues" => config.queue_pairs = number(1..=64)?,
+        _ => return Err(format!("there is no option {key:?}; there are mac, mtu, queues and link")),
+    }
+    Ok(())
 }
 
 /// Why there can be no such NIC.
@@ -158,7 +192,7 @@ pub enum NicError {
 }
 
 /// All kinds.
-pub const KINDS: [&str; 1] = ["gve"];
+pub const KINDS: [&str; 2] = ["gve", "virtio"];
 /// The link of ports that are not given one.
 pub const DEFAULT_LINK: &str = "lan";
 
@@ -180,6 +214,8 @@ mod tests {
         assert!(mistake("gve,link=a,link=b").contains("one port"));
         assert!(mistake("gve,mtu=99999").contains("mtu"));
         assert!(mistake("").contains("no NIC of kind"));
+        assert!(mistake("virtio,queues=65").contains("within 1..=64"));
+        assert!(mistake("virtio,tso=on").contains("mac, mtu, queues"));
     }
 
     #[test]
@@ -189,6 +225,7 @@ mod tests {
             spec.number(index);
             match spec.device {
                 NicConfig::Gve(config) => config.mac,
+                NicConfig::Virtio(config) => config.mac,
             }
         };
         assert_ne!(mac("gve", 0), mac("gve", 1));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use nicvisor_net::wire::parse_mac;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -339,16 +340,6 @@ fn switch(key: &str, value: &str) -> Result<bool, ConfigError> {
         "off" => Ok(false),
         _ => Err(ConfigError::value(key, value, "on or off")),
     }
-}
-
-fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|part| part.len() == 2)?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
 }
 
 /// Names that [`Config::set`] takes.

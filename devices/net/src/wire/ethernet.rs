@@ -35,6 +35,17 @@ impl VlanTag {
     pub const LEN: usize = size_of::<VlanTag>();
 }
 
+/// A MAC address as people write it: six pairs of hexadecimal digits with colons between.
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
 /// Ethernet type numbers (IANA "IEEE 802 Numbers").
 pub mod ethertype {
     /// IPv4.

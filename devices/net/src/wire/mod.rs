@@ -13,7 +13,7 @@ mod udp;
 mod vxlan;
 
 pub use arp::ArpHeader;
-pub use ethernet::{EthernetHeader, VlanTag, ethertype};
+pub use ethernet::{EthernetHeader, VlanTag, ethertype, parse_mac};
 pub use geneve::GeneveHeader;
 pub use gre::GreHeader;
 pub use icmp::IcmpHeader;
