@@ -138,6 +138,11 @@ impl Kernel {
         self.protocol
     }
 
+    /// The kernel as an ELF file: what a bzImage holds packed.
+    pub fn elf(&self) -> &[u8] {
+        &self.file
+    }
+
     /// The release of a Linux kernel, as `uname -r` prints it.
     pub fn release(&self) -> Option<&str> {
         let version = match self.setup.as_ref().and_then(|setup| setup.version.as_deref()) {

@@ -11,10 +11,11 @@ use nicvisor_net::network::{LinkConfig, Medium};
 use nicvisor_virtio::{Console as VirtioConsole, VirtioPci};
 use thiserror::Error;
 
+use super::names::NameSource;
 use super::{Console, Guest};
 use crate::accel::Accelerator;
 use crate::accel::soft::{Soft, SoftConfig};
-use crate::boot::{ImageError, Kernel, Symbols};
+use crate::boot::{ImageError, Kernel};
 use crate::machine::{Machine, MachineConfig, MachineError};
 use crate::nic::{NicError, NicSpec};
 
@@ -51,10 +52,6 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
         .map_err(|source| BootError::Kernel { path: plan.kernel.clone(), source })?;
     let initramfs = std::fs::read(&plan.initramfs)
         .map_err(|source| BootError::Initramfs { path: plan.initramfs.clone(), source })?;
-    let symbols = match plan.system_map.as_ref().and_then(|path| std::fs::read_to_string(path).ok()) {
-        Some(map) => Symbols::from_system_map(&map),
-        None => kernel.symbols(),
-    };
     let mut machine = Machine::new(plan.machine, plan.medium)?;
     let agent_link = machine.network_mut().add_link(LinkConfig::named("none"));
     let agent =
@@ -69,7 +66,7 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
         agent,
         session: Session::new(),
         console: Console::new(plan.verbose),
-        symbols,
+        names: NameSource { kernel: plan.kernel, system_map: plan.system_map },
         kernel_release: String::new(),
         trouble: Vec::new(),
         findings: Vec::new(),
@@ -109,7 +106,7 @@ fn command_line(verbose: bool, append: &str) -> String {
 
 /// A panic restarts the machine at once, which ends the run; a kernel that notices that it makes no progress
 /// panics. Interface names are the kernel's own.
-const COMMAND_LINE: &str =
+pub const COMMAND_LINE: &str =
     "console=ttyS0 panic=-1 softlockup_panic=1 hung_task_panic=1 net.ifnames=0 mitigations=off";
 
 /// Why a guest could not be started.

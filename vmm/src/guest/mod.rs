@@ -8,6 +8,7 @@ mod boot;
 mod console;
 mod ending;
 mod lab;
+mod names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +22,13 @@ use nicvisor_core::pci::Slot;
 use nicvisor_core::{Finding, Time};
 use nicvisor_virtio::AGENT_PORT;
 
-pub use boot::{BootError, Plan, boot};
+use names::NameSource;
+
+pub use boot::{BootError, COMMAND_LINE, Plan, boot};
 pub use console::Console;
 pub use ending::{Ending, Trouble};
 
 use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
-use crate::boot::Symbols;
 use crate::machine::{CpuReport, HostOutput, Machine};
 
 /// A guest that has been started.
@@ -36,7 +38,7 @@ pub struct Guest {
     agent: Slot,
     session: Session,
     console: Console,
-    symbols: Symbols,
+    names: NameSource,
     kernel_release: String,
     trouble: Vec<KernelLine>,
     findings: Vec<Finding>,
@@ -332,10 +334,9 @@ impl Guest {
 
     /// Every CPU's registers and backtrace.
     pub fn cpu_reports(&self) -> Vec<CpuReport> {
+        let symbols = self.names.read();
         (0..self.machine.config().cpus)
-            .map(|cpu| {
-                CpuReport::new(cpu, self.accelerator.cpu_state(cpu), self.machine.ram(), &self.symbols)
-            })
+            .map(|cpu| CpuReport::new(cpu, self.accelerator.cpu_state(cpu), self.machine.ram(), &symbols))
             .collect()
     }
 }
