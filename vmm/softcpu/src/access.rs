@@ -413,9 +413,10 @@ impl Cpu {
     /// code has no segment to tell by, only the registers it uses.
     fn is_stack_access(&self, env: &Env<'_>, linear: u64) -> bool {
         let Some(op) = env.ops.get(env.op_index(self)) else { return false };
-        let operand = matches!(op.base, RSP | RBP) && linear.wrapping_sub(self.effective(op)) < 512;
+        // With such a base both the operand and what is pushed or popped besides are on the stack.
+        let operand = op.segment == FLAT && matches!(op.base, RSP | RBP);
         let distance = linear.wrapping_sub(self.registers[RSP as usize]) as i64;
-        operand || op.base != RSP && op.base != RBP && distance.abs() <= 16
+        operand || distance.unsigned_abs() <= 16
     }
 
     fn valid_linear(&self, linear: u64) -> bool {
