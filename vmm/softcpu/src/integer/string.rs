@@ -202,8 +202,9 @@ impl StringInstruction for Load {
 impl StringInstruction for Compare {
     #[inline(always)]
     fn step<T: Width, const TO: u8>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
-        let left = load::<T>(cpu, env, op, op.segment, RSI)?;
+        // Where both fault, AMD's CPUs report the destination.
         let right = load::<T>(cpu, env, op, TO, RDI)?;
+        let left = load::<T>(cpu, env, op, op.segment, RSI)?;
         compare(cpu, left, right);
         advance_element::<T>(cpu, op, RSI);
         advance_element::<T>(cpu, op, RDI);
