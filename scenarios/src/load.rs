@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::model::{Scenario, Step};
 
-/// The scenario files that `paths` name: files as they are, directories by their `*.toml`, sorted, without
-/// descending into those that start with an underscore or dot.
+/// The scenario files that `paths` name: files as they are, directories by their `*.toml`, sorted, except those
+/// that start with an underscore or a dot, and a `Cargo.toml`.
 ///
 /// # Errors
 /// When a path does not exist or cannot be listed, or nothing is found.
@@ -21,7 +21,7 @@ pub fn discover(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
             let mut inside = Vec::new();
             for entry in path.read_dir().map_err(unreadable)? {
                 let entry = entry.map_err(unreadable)?.path();
-                if entry.extension().is_some_and(|extension| extension == "toml") {
+                if is_scenario(&entry) {
                     inside.push(entry);
                 }
             }
@@ -36,6 +36,11 @@ pub fn discover(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
         }
     }
     Ok(found)
+}
+
+fn is_scenario(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".toml") && !name.starts_with(['_', '.']) && name != "Cargo.toml"
 }
 
 /// Reads and checks one scenario file.
@@ -54,12 +59,7 @@ pub fn load(path: &Path) -> Result<Scenario, LoadError> {
 /// As [`load`].
 pub fn parse(path: &Path, text: &str) -> Result<Scenario, LoadError> {
     let mistake = |span: Option<Range<usize>>, message: String, help: &str| {
-        LoadError::Mistake(Box::new(Mistake {
-            message,
-            help: help.to_owned(),
-            source_code: NamedSource::new(path.to_string_lossy(), text.to_owned()),
-            span: span.unwrap_or(0..0).into(),
-        }))
+        LoadError::mistake(path, text, span.unwrap_or(0..0), message, help)
     };
     let mut scenario: Scenario = toml::from_str(text).map_err(|error| {
         mistake(
@@ -69,6 +69,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, LoadError> {
         )
     })?;
     scenario.path = path.to_owned();
+    scenario.text = text.to_owned();
     if scenario.name.is_empty() {
         scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     }
@@ -175,6 +176,24 @@ pub enum LoadError {
     Mistake(Box<Mistake>),
 }
 
+impl LoadError {
+    fn mistake(path: &Path, text: &str, span: Range<usize>, message: String, help: &str) -> LoadError {
+        LoadError::Mistake(Box::new(Mistake {
+            message,
+            help: help.to_owned(),
+            source_code: NamedSource::new(path.to_string_lossy(), text.to_owned()),
+            span: span.into(),
+        }))
+    }
+}
+
+impl Scenario {
+    /// A mistake at `span` of the file, found by somebody who knows more about what stands there.
+    pub fn mistake(&self, span: Range<usize>, message: String, help: &str) -> LoadError {
+        LoadError::mistake(&self.path, &self.text, span, message, help)
+    }
+}
+
 /// Something wrong in a scenario file.
 #[derive(Debug, Error, Diagnostic)]
 #[error("{message}")]
@@ -232,6 +251,17 @@ run = "true"
         let (message, line) =
             mistake("description = 'x'\n[[step]]\nrun = 'a'\n[[expect.counter]]\nname = 'gve0.x'\n");
         assert_eq!((message.as_str(), line), ("nothing is expected of the counter gve0.x", 4));
+    }
+
+    #[test]
+    fn a_directory_is_its_scenarios_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["b.toml", "a.toml", "_part.toml", ".hidden.toml", "Cargo.toml", "notes.md"] {
+            std::fs::write(directory.path().join(name), GOOD).unwrap();
+        }
+        let found = discover(&[directory.path().to_owned()]).unwrap();
+        let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["a.toml", "b.toml"]);
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub struct Scenario {
     /// Where it was read from; not part of the file.
     #[serde(skip)]
     pub path: PathBuf,
+    /// The file's text, for messages about it; not part of the file.
+    #[serde(skip)]
+    pub text: String,
     /// Name in results; the file's name without `.toml` if left out.
     #[serde(default)]
     pub name: String,
@@ -42,11 +45,11 @@ pub struct Scenario {
 pub struct Guest {
     /// Kernels to run on unless the command line names some, such as `debian:6.12`.
     #[serde(default)]
-    pub kernels: Vec<String>,
+    pub kernels: Vec<Spanned<String>>,
     /// Number of CPUs.
     pub cpus: Option<u32>,
     /// Memory, such as `1G`.
-    pub memory: Option<String>,
+    pub memory: Option<Spanned<String>>,
     /// Appended to the kernel command line.
     #[serde(default)]
     pub append: String,
@@ -54,7 +57,7 @@ pub struct Guest {
     #[serde(default)]
     pub modules: Vec<String>,
     /// The longest that the scenario may take in host time, such as `10m`.
-    pub timeout: Option<String>,
+    pub timeout: Option<Spanned<String>>,
 }
 
 /// A network namespace with one NIC in it.
