@@ -52,7 +52,8 @@ pub trait Bus {
     fn set_task_priority(&mut self, at: Position, priority: u8);
 
     /// Whether CPU `cpu` has an interrupt, NMI or other event to take, or the machine wants the run to end.
-    /// Called at every block boundary, so it must be no more than a look at a flag.
+    /// Asked at the start of a run, after calls into the bus, and after instructions that may make the CPU
+    /// interruptible; it should be no more than a look at a flag.
     fn attention(&self, cpu: usize) -> bool;
 
     /// The event that CPU `cpu` is to take now. `interruptible` says whether it would accept a maskable
