@@ -83,6 +83,14 @@ impl NicSpec {
         }
     }
 
+    /// Its MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        match &self.device {
+            NicConfig::Gve(config) => config.mac,
+            NicConfig::Virtio(config) => config.mac,
+        }
+    }
+
     /// Gives the NIC an address of its own, unless the user chose one: `index` is its place in the machine.
     pub fn number(&mut self, index: usize) {
         if self.has_mac {
@@ -223,10 +231,7 @@ mod tests {
         let mac = |text: &str, index| {
             let mut spec: NicSpec = text.parse().unwrap();
             spec.number(index);
-            match spec.device {
-                NicConfig::Gve(config) => config.mac,
-                NicConfig::Virtio(config) => config.mac,
-            }
+            spec.mac()
         };
         assert_ne!(mac("gve", 0), mac("gve", 1));
         assert_eq!(mac("gve,mac=02:00:00:00:00:09", 1), [2, 0, 0, 0, 0, 9]);

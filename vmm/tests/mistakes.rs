@@ -51,6 +51,8 @@ fn nics_that_are_none() {
     refused(&["run", "--nic", "gve,colour=red", "--", "true"], 2, &["colour", "format"]);
     refused(&["run", "--nic", "gve,mtu=8896,jumbo-frames=off", "--", "true"], 2, &["jumbo-frames"]);
     refused(&["run", "--nic", "gve,format=gqi-qpl", "--", "true"], 2, &["dqo-rda"]);
+    let same = "gve,mac=02:00:00:00:00:01";
+    refused(&["run", "--nic", same, "--nic", same, "--", "true"], 2, &["02:00:00:00:00:01"]);
 }
 
 #[test]
@@ -72,6 +74,15 @@ fn scenarios_that_are_wrong_name_the_place() {
         b"description = 'x'\n[[step]]\nrun = 'true'\n[expect]\nfindings = ['no-such-rule']\n",
     );
     refused(&["test", &rule], 2, &["no-such-rule"]);
+    let nic =
+        file(&directory, "nic.toml", b"description = 'x'\n[[nic]]\nkind = 'e1000'\n[[step]]\nrun = 'true'\n");
+    refused(&["test", &nic], 2, &["nic.toml:2", "e1000"]);
+    let memory = file(
+        &directory,
+        "memory.toml",
+        b"description = 'x'\n[guest]\nmemory = 'lots'\n[[step]]\nrun = 'true'\n",
+    );
+    refused(&["test", "--list", &memory], 2, &["memory.toml:3", "lots"]);
     refused(&["test", "/no/such/scenario.toml"], 2, &["/no/such/scenario.toml"]);
     let empty = TempDir::new().unwrap();
     refused(&["test", empty.path().to_str().unwrap()], 2, &["no scenario"]);
@@ -97,6 +108,19 @@ fn kernels(cache: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_report_that_cannot_be_written_is_an_error_of_the_environment() {
     refused(&["run", "--capture", "/no/such/directory/a.pcapng", "--", "true"], 3, &["/no/such/directory"]);
+}
+
+#[test]
+fn a_capture_that_cannot_be_made_costs_no_earlier_one() {
+    let directory = TempDir::new().unwrap();
+    let capture = file(&directory, "kept.pcapng", b"precious");
+    refused(
+        &["run", "--kernel", "/no/such/kernel", "--capture", &capture, "--", "true"],
+        2,
+        &["/no/such/kernel"],
+    );
+    assert_eq!(std::fs::read(&capture).unwrap(), b"precious");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]

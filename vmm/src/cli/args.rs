@@ -65,10 +65,10 @@ pub(super) struct RunArguments {
 /// What the guest's machine is like.
 #[derive(Clone, Debug, Args)]
 pub(super) struct GuestArguments {
-    /// Number of CPUs, 1 to 64.
+    /// Number of CPUs, 1 to 64; 2 if nothing else is said.
     #[arg(long, value_name = "N")]
     pub(super) cpus: Option<usize>,
-    /// Memory, such as 512M or 4G.
+    /// Memory, such as 512M or 4G; 1G if nothing else is said.
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Size>,
     /// What runs the CPUs.

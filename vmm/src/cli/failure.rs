@@ -41,6 +41,9 @@ pub enum Failure {
         /// The guest's reason.
         reason: String,
     },
+    /// The guest's interfaces cannot be given their names.
+    #[error("the guest's interfaces cannot be named: {0}")]
+    Naming(String),
     /// A driver did not bind.
     #[error("{interface} did not appear in the guest: its driver did not bind to the device")]
     #[diagnostic(help("run again with -v and look for the driver's messages"))]
@@ -66,8 +69,10 @@ impl Failure {
             Failure::Boot(BootError::Machine(MachineError::Allocate { .. })) => ENVIRONMENT,
             Failure::Boot(BootError::Initramfs { .. }) => ENVIRONMENT,
             Failure::Write { .. } => ENVIRONMENT,
+            // A guest that powers off before it was told to do anything has not done it.
+            Failure::Guest(Ending::PowerOff) => FAILED,
             Failure::Guest(ending) => ending.status(),
-            Failure::Module { .. } | Failure::NoInterface { .. } => FAILED,
+            Failure::Module { .. } | Failure::Naming(_) | Failure::NoInterface { .. } => FAILED,
             Failure::Image(_)
             | Failure::Boot(_)
             | Failure::Nic(_)

@@ -52,6 +52,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     for (index, nic) in nics.iter_mut().enumerate() {
         nic.number(index);
     }
+    check_addresses(&nics)?;
     let kernel = store.kernel(order.kernel)?;
     let modules: Vec<String> =
         driver_modules(&nics).map(str::to_owned).chain(order.modules.iter().cloned()).collect();
@@ -78,6 +79,10 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     })?;
     guest.wait_until_ready()?;
     let boot_host_time = started.elapsed();
+    if guest.console().text().contains(UNPACKING_FAILED) {
+        let message = "the guest has too little memory for its file system";
+        return Err(Failure::Usage(message.into(), "give it more with --memory".into()));
+    }
     load_drivers(&mut guest, &modules)?;
     name_interfaces(&mut guest, &nics)?;
     Ok(Prepared {
@@ -87,6 +92,20 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         backend_reason: backend_reason(order.guest.accel),
         boot_host_time,
     })
+}
+
+/// Two NICs with one address could not be told apart, neither by us nor by the switch.
+fn check_addresses(nics: &[NicSpec]) -> Result<(), Failure> {
+    for (index, nic) in nics.iter().enumerate() {
+        if nics[..index].iter().any(|other| other.mac() == nic.mac()) {
+            let mac = nic.mac().map(|byte| format!("{byte:02x}")).join(":");
+            return Err(Failure::Usage(
+                format!("two NICs have the MAC address {mac}"),
+                "give each its own, or none: they are numbered then".into(),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn machine_config(arguments: &GuestArguments) -> MachineConfig {
@@ -139,17 +158,17 @@ fn name_interfaces(guest: &mut Guest, nics: &[NicSpec]) -> Result<(), Failure> {
     script.push_str("finish\n");
     let job = guest
         .spawn(Command { argv: ["sh", "-c", &script].map(str::to_owned).to_vec(), ..Command::default() });
-    let mut said = Vec::new();
-    let exits = guest.wait(&[job], &mut |_, channel, data| {
-        if channel == Channel::Stdout {
-            said.extend_from_slice(data);
-        }
+    let (mut missing, mut errors) = (Vec::new(), Vec::new());
+    let exits = guest.wait(&[job], &mut |_, channel, data| match channel {
+        Channel::Stdout => missing.extend_from_slice(data),
+        Channel::Stderr => errors.extend_from_slice(data),
     })?;
-    if exits[0].status() != 0 {
-        let interface = String::from_utf8_lossy(&said).trim().to_owned();
-        return Err(Failure::NoInterface { interface });
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match exits[0].status() {
+        0 => Ok(()),
+        _ if missing.is_empty() => Err(Failure::Naming(text(&errors))),
+        _ => Err(Failure::NoInterface { interface: text(&missing) }),
     }
-    Ok(())
 }
 
 /// Why this backend and no other.
@@ -161,6 +180,8 @@ fn backend_reason(asked: Backend) -> String {
 }
 
 const DEFAULT_CPUS: usize = 2;
+/// The kernel says so (init/initramfs.c) and goes on with what it has.
+const UNPACKING_FAILED: &str = "Initramfs unpacking failed";
 /// Gives each interface its name by its address, by way of names that cannot be taken. Says which is missing.
 const NAMING_SCRIPT: &str = "\
 renames=

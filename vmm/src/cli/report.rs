@@ -34,6 +34,8 @@ pub(super) struct Report {
     pub(super) host_seconds: f64,
     pub(super) guest_seconds: f64,
     pub(super) instructions: Option<u64>,
+    /// How the run ended, in words.
+    pub(super) ending: String,
     pub(super) exit_status: u8,
 }
 
@@ -54,6 +56,7 @@ impl Report {
         prepared: &mut Prepared,
         counters: Vec<(String, u64)>,
         host_seconds: f64,
+        ending: String,
         exit_status: u8,
     ) -> Report {
         let findings = prepared.guest.findings().to_vec();
@@ -88,6 +91,7 @@ impl Report {
             host_seconds,
             guest_seconds: guest.now().as_nanos() as f64 / 1e9,
             instructions: guest.instructions(),
+            ending,
             exit_status,
         }
     }
@@ -96,6 +100,25 @@ impl Report {
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(self).expect("reports are plain data") + "\n";
         write_whole(path, text.as_bytes())
+    }
+}
+
+/// Whether a file can be made beside `path`, which may or may not exist.
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::NamedTempFile::new_in(directory)
+        .map(drop)
+        .map_err(|source| Failure::Write { path: path.to_owned(), source })
+}
+
+/// Writes to standard output. Whoever reads it may have gone away (`| head`); a full disk is an error.
+pub(super) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out))
+    {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(source) => Err(Failure::Write { path: "standard output".into(), source }),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -4,16 +4,20 @@ use nicvisor_core::Rule;
 
 use super::args::RulesArguments;
 use super::failure::Failure;
+use super::report::say;
 
 pub(super) fn rules(arguments: &RulesArguments) -> Result<u8, Failure> {
     if arguments.json {
         let all: Vec<&Rule> = all().collect();
-        println!("{}", serde_json::to_string_pretty(&all).expect("rules are plain data"));
+        say(&(serde_json::to_string_pretty(&all).expect("rules are plain data") + "\n"))?;
         return Ok(0);
     }
-    for rule in all() {
-        println!("{}\n    {}\n    {}\n    Source: {}\n", rule.id, rule.title, rule.meaning, rule.source);
-    }
+    let text: String = all()
+        .map(|rule| {
+            format!("{}\n    {}\n    {}\n    Source: {}\n\n", rule.id, rule.title, rule.meaning, rule.source)
+        })
+        .collect();
+    say(&text)?;
     Ok(0)
 }
 

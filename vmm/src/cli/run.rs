@@ -12,13 +12,18 @@ use super::args::RunArguments;
 use super::capture;
 use super::failure::{FAILED, Failure};
 use super::prepare::{Order, Prepared, open_store, prepare};
-use super::report::Report;
+use super::report::{Report, check_writable};
 use super::terminal::{Input, RawMode, size};
 use crate::guest::{Ending, Guest};
 
 pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let started = Instant::now();
     let interrupted = catch_signals();
+    // What cannot be written is said before a guest is booted for it.
+    if let Some(path) = &arguments.report {
+        check_writable(path)?;
+    }
+    let (medium, capture) = capture::network(arguments.capture.as_deref())?;
     let order = Order {
         kernel: &arguments.kernel,
         module_files: &arguments.modules,
@@ -26,7 +31,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
         root: arguments.root.as_ref(),
         nics: &arguments.nics,
         guest: &arguments.guest,
-        medium: capture::network(arguments.capture.as_deref())?,
+        medium,
         timeout: arguments.timeout,
         interrupted,
     };
@@ -45,13 +50,15 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
         Ok(exit) => exit.status() as u8,
         Err(ending) => ending.status(),
     };
+    capture.finish(&mut prepared.guest)?;
     if let Some(path) = &arguments.report {
-        Report::new(&mut prepared, counters, started.elapsed().as_secs_f64(), status).write(path)?;
+        let how = match &ended {
+            Ok(_) => "the command ended".into(),
+            Err(Ending::Trouble(trouble)) => trouble.what.clone(),
+            Err(other) => other.to_string(),
+        };
+        Report::new(&mut prepared, counters, started.elapsed().as_secs_f64(), how, status).write(path)?;
     }
-    prepared
-        .guest
-        .finish_capture()
-        .map_err(|source| Failure::Write { path: arguments.capture.clone().unwrap_or_default(), source })?;
     match ended {
         Ok(_) | Err(Ending::PowerOff) => Ok(status),
         Err(ending) => Err(ending.into()),

@@ -1,5 +1,6 @@
 //! `nicvisor test`.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,34 +10,35 @@ use std::time::{Duration, Instant};
 use guest_images::{KernelName, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use scenarios::{Outcome, Scenario, Verdict, report};
+use toml::Spanned;
 
 use super::args::{DEFAULT_KERNEL, Format, TestArguments};
 use super::failure::{FAILED, Failure};
 use super::prepare::{Order, Prepared, open_store, prepare};
-use super::report::{Report, write_whole};
+use super::report::{Report, say, write_whole};
 use super::run::catch_signals;
 use super::values::{Size, duration};
 use super::{capture, rules};
-use crate::nic::NicSpec;
+use crate::nic::{NicError, NicSpec};
 
 pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
     let scenarios = load(arguments)?;
-    if arguments.list {
-        for scenario in &scenarios {
-            println!("{}  {}", scenario.name, scenario.description.trim());
-        }
-        return Ok(0);
-    }
-    if let Some(directory) = &arguments.report {
-        std::fs::create_dir_all(directory)
-            .map_err(|source| Failure::Write { path: directory.clone(), source })?;
-    }
     // All that can be wrong with what was asked is said before the first guest boots.
     let mut jobs = Vec::new();
     for scenario in &scenarios {
         for kernel in kernels(arguments, scenario)? {
             jobs.push(Job::new(arguments, scenario, kernel)?);
         }
+    }
+    if arguments.list {
+        for scenario in &scenarios {
+            say(&format!("{}  {}\n", scenario.name, scenario.description.trim()))?;
+        }
+        return Ok(0);
+    }
+    if let Some(directory) = &arguments.report {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| Failure::Write { path: directory.clone(), source })?;
     }
     let store = open_store(&arguments.guest.store)?;
     let interrupted = catch_signals();
@@ -47,7 +49,7 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
         }
         let outcome = job.carry_out(&store, &interrupted)?;
         if arguments.format == Format::Human {
-            print!("{}", report::human(&outcome));
+            say(&report::human(&outcome))?;
         }
         outcomes.push(outcome);
     }
@@ -57,12 +59,12 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
 fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) -> Result<u8, Failure> {
     let passed = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Pass).count();
     let failed = outcomes.len() - passed;
-    match arguments.format {
-        Format::Human => println!("{passed} passed, {failed} failed"),
-        Format::Ktap => print!("{}", report::ktap(outcomes)),
-        Format::Json => print!("{}", report::json(outcomes)),
-        Format::Junit => print!("{}", report::junit(outcomes)),
-    }
+    say(&match arguments.format {
+        Format::Human => format!("{passed} passed, {failed} failed\n"),
+        Format::Ktap => report::ktap(outcomes),
+        Format::Json => report::json(outcomes),
+        Format::Junit => report::junit(outcomes),
+    })?;
     if let Some(directory) = &arguments.report {
         write_whole(&directory.join("results.json"), report::json(outcomes).as_bytes())?;
         write_whole(&directory.join("results.xml"), report::junit(outcomes).as_bytes())?;
@@ -101,7 +103,13 @@ fn kernels(arguments: &TestArguments, scenario: &Scenario) -> Result<Vec<KernelN
     if scenario.guest.kernels.is_empty() {
         return Ok(vec![DEFAULT_KERNEL.parse()?]);
     }
-    scenario.guest.kernels.iter().map(|name| Ok(name.parse()?)).collect()
+    let name = |name: &Spanned<String>| {
+        let mistake = |error: guest_images::ImageError| {
+            scenario.mistake(name.span(), error.to_string(), "name a kernel as --kernel takes it")
+        };
+        Ok(name.get_ref().parse().map_err(mistake)?)
+    };
+    scenario.guest.kernels.iter().map(name).collect()
 }
 
 /// One scenario on one kernel, checked and ready.
@@ -120,26 +128,33 @@ impl<'a> Job<'a> {
         scenario: &'a Scenario,
         kernel: KernelName,
     ) -> Result<Job<'a>, Failure> {
-        let wrong = |message: String| Failure::Usage(message, format!("correct {}", scenario.path.display()));
+        let wrong = |span, message: String, help: &str| scenario.mistake(span, message, help);
         let mut guest = arguments.guest.clone();
         if guest.cpus.is_none() {
             guest.cpus = scenario.guest.cpus.map(|cpus| cpus as usize);
         }
         if let (None, Some(memory)) = (guest.memory, &scenario.guest.memory) {
-            guest.memory = Some(memory.parse::<Size>().map_err(wrong)?);
+            let size = memory.get_ref().parse::<Size>();
+            guest.memory = Some(size.map_err(|error| wrong(memory.span(), error, "memory = \"1G\""))?);
         }
         guest.append = format!("{} {}", scenario.guest.append, guest.append).trim().to_owned();
-        let timeout = scenario
-            .guest
-            .timeout
-            .as_deref()
-            .map_or(Ok(DEFAULT_TIMEOUT), |text| duration(text).map_err(wrong))?;
+        let timeout = match &scenario.guest.timeout {
+            None => DEFAULT_TIMEOUT,
+            Some(text) => {
+                duration(text.get_ref()).map_err(|error| wrong(text.span(), error, "timeout = \"10m\""))?
+            }
+        };
         for rule in &scenario.expect.findings {
             if !rules::all().any(|known| known.id == rule.get_ref()) {
-                return Err(wrong(format!("there is no rule {} (see nicvisor rules)", rule.get_ref())));
+                let message = format!("there is no rule {}", rule.get_ref());
+                return Err(wrong(rule.span(), message, "nicvisor rules lists them").into());
             }
         }
-        let nics = scenario.nics.iter().map(|nic| spec(nic.get_ref())).collect::<Result<_, _>>()?;
+        let mut nics = Vec::new();
+        for nic in &scenario.nics {
+            let help = "a NIC's options are the same as those of --nic";
+            nics.push(spec(nic.get_ref()).map_err(|error| wrong(nic.span(), error.to_string(), help))?);
+        }
         Ok(Job { arguments, scenario, kernel, nics, guest, timeout })
     }
 
@@ -152,6 +167,7 @@ impl<'a> Job<'a> {
             .map(|directory| Files::new(directory, &self.scenario.name, &self.kernel));
         let progress = progress(&self.scenario.name);
         progress.set_message("booting");
+        let (medium, capture) = capture::network(files.as_ref().map(|files| files.capture.as_path()))?;
         let order = Order {
             kernel: &self.kernel,
             module_files: &self.arguments.modules,
@@ -159,7 +175,7 @@ impl<'a> Job<'a> {
             root: None,
             nics: &self.nics,
             guest: &self.guest,
-            medium: capture::network(files.as_ref().map(|files| files.capture.as_path()))?,
+            medium,
             timeout: Some(self.timeout),
             interrupted: Arc::clone(interrupted),
         };
@@ -186,6 +202,7 @@ impl<'a> Job<'a> {
             host_seconds: started.elapsed().as_secs_f64(),
             guest_seconds: prepared.guest.now().as_nanos() as f64 / 1e9,
         };
+        capture.finish(&mut prepared.guest)?;
         if let Some(files) = files {
             files.write(&mut prepared, &outcome)?;
         }
@@ -211,7 +228,7 @@ impl<'a> Job<'a> {
 }
 
 /// A scenario's NIC table, as the command line would have it.
-fn spec(table: &std::collections::BTreeMap<String, toml::Value>) -> Result<NicSpec, Failure> {
+fn spec(table: &BTreeMap<String, toml::Value>) -> Result<NicSpec, NicError> {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Boolean(true) => "on".into(),
@@ -224,7 +241,7 @@ fn spec(table: &std::collections::BTreeMap<String, toml::Value>) -> Result<NicSp
         .filter(|(key, _)| *key != "kind")
         .map(|(key, value)| (key.as_str(), text(value)))
         .collect();
-    Ok(NicSpec::new(&kind, options.iter().map(|(key, value)| (*key, value.as_str())))?)
+    NicSpec::new(&kind, options.iter().map(|(key, value)| (*key, value.as_str())))
 }
 
 /// Where the evidence of one scenario goes.
@@ -243,13 +260,11 @@ impl Files {
     }
 
     fn write(&self, prepared: &mut Prepared, outcome: &Outcome) -> Result<(), Failure> {
-        prepared
-            .guest
-            .finish_capture()
-            .map_err(|source| Failure::Write { path: self.capture.clone(), source })?;
         write_whole(&self.log, prepared.guest.console().text().as_bytes())?;
         let status = if outcome.verdict == Verdict::Pass { 0 } else { FAILED };
-        Report::new(prepared, outcome.counters.clone(), outcome.host_seconds, status).write(&self.report)
+        let ending = format!("{:?}", outcome.verdict).to_lowercase();
+        Report::new(prepared, outcome.counters.clone(), outcome.host_seconds, ending, status)
+            .write(&self.report)
     }
 }
 
