@@ -1,6 +1,6 @@
 //! The ACPI tables that describe the machine to the guest.
 //!
-//! They lie below 1 MiB from [`layout::ACPI_START`], root pointer first, so that a guest finds them by the
+//! They lie below 1 MiB from [`crate::boot::layout::ACPI_START`], root pointer first, so that a guest finds them by the
 //! boot protocol or by searching. The hardware they describe is the fixed ACPI register model: power-management
 //! timer, sleep control and reset register at I/O ports.
 

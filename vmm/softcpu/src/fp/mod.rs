@@ -1,7 +1,7 @@
 //! x87, MMX and SSE instructions.
 //!
 //! SSE up to SSE3 is there; later extensions are not advertised and raise #UD. Arithmetic is done by the host's
-//! own units ([`host`]), everything else in plain Rust.
+//! own units (`host`), everything else in plain Rust.
 
 mod approximate;
 mod convert;

@@ -1,6 +1,6 @@
 //! The backend on our own CPU: all CPUs on one host thread, one after the other, in virtual time.
 //!
-//! The CPUs take turns of at most [`QUANTUM`] instructions. A turn ends early when the CPU halts, spins (`PAUSE`),
+//! The CPUs take turns of at most `QUANTUM` instructions. A turn ends early when the CPU halts, spins (`PAUSE`),
 //! sends an IPI, or when something is due: so timers fire at their exact time and a run depends on nothing but
 //! the guest and its input. When all CPUs are halted, time jumps to the next event.
 
