@@ -168,10 +168,9 @@ mod tests {
         Options { peer: None, port: 0, bytes, seed, write: 10_000 }
     }
 
-    fn exchange(
-        sender: Options,
-        receiver: Options,
-    ) -> (io::Result<(u64, Duration)>, io::Result<(u64, Duration)>) {
+    type Seen = io::Result<(u64, Duration)>;
+
+    fn exchange(sender: Options, receiver: Options) -> (Seen, Seen) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let sending = std::thread::spawn(move || send(&mut connect(address.ip(), address.port())?, &sender));
