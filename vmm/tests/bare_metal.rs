@@ -34,6 +34,19 @@ fn hello() {
 }
 
 #[test]
+fn the_program_runs_them_with_their_output_and_status() {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image.path(), program("hello").elf()).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nicvisor"))
+        .args(["run", "--append", "some words", "--kernel"])
+        .arg(image.path())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello from 64-bit mode\nsome words\n");
+    assert_eq!(output.status.code(), Some(0x2a << 1 | 1));
+}
+
+#[test]
 fn paging() {
     let expected = "\
 read not present

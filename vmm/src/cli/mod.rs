@@ -1,6 +1,7 @@
 //! The command line.
 
 mod args;
+mod bare;
 mod capture;
 mod failure;
 mod image;

@@ -108,7 +108,7 @@ fn check_addresses(nics: &[NicSpec]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn machine_config(arguments: &GuestArguments) -> MachineConfig {
+pub(super) fn machine_config(arguments: &GuestArguments) -> MachineConfig {
     let mut config = MachineConfig { cpus: DEFAULT_CPUS, seed: arguments.seed, ..MachineConfig::default() };
     if let Some(cpus) = arguments.cpus {
         config.cpus = cpus;

@@ -6,19 +6,25 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use agent_protocol::{Channel, Command, Exit, JobId, TerminalSize};
+use guest_images::KernelName;
 use nicvisor_core::Severity;
 
 use super::args::RunArguments;
-use super::capture;
 use super::failure::{FAILED, Failure};
 use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
 use super::terminal::{Input, RawMode, size};
+use super::{bare, capture};
 use crate::guest::{Ending, Guest};
 
 pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let started = Instant::now();
     let interrupted = catch_signals();
+    if let KernelName::Path(path) = &arguments.kernel
+        && let Some(program) = bare::program(path)
+    {
+        return bare::run(arguments, &program, &interrupted);
+    }
     // What cannot be written is said before a guest is booted for it.
     if let Some(path) = &arguments.report {
         check_writable(path)?;

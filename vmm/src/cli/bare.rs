@@ -1,0 +1,81 @@
+//! `nicvisor run` of a bare-metal program: a multiboot or PVH image that is no Linux. No agent, no file system;
+//! the serial port is standard output, and the debug-exit port gives the status.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use nicvisor_net::network::LinkConfig;
+
+use super::args::RunArguments;
+use super::failure::Failure;
+use super::prepare::machine_config;
+use super::{capture, failure};
+use crate::accel::soft::{Soft, SoftConfig};
+use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
+use crate::boot::{Kernel, Protocol};
+use crate::guest::BootError;
+use crate::machine::{CpuReport, HostOutput, Machine};
+
+/// The image at `path`, if it is a bare-metal program.
+pub(super) fn program(path: &Path) -> Option<Kernel> {
+    let kernel = path.is_file().then(|| Kernel::read(path).ok())??;
+    (kernel.protocol() != Protocol::Linux).then_some(kernel)
+}
+
+/// Runs it to its end.
+pub(super) fn run(
+    arguments: &RunArguments,
+    kernel: &Kernel,
+    interrupted: &AtomicBool,
+) -> Result<u8, Failure> {
+    if !arguments.command.is_empty() || arguments.root.is_some() || !arguments.modules.is_empty() {
+        let message = "a bare-metal program takes no command, no --root and no --module";
+        return Err(Failure::Usage(message.into(), "its command line is given with --append".into()));
+    }
+    let (medium, _) = capture::network(None)?;
+    let mut machine = Machine::new(machine_config(&arguments.guest), medium).map_err(BootError::from)?;
+    for (index, nic) in arguments.nics.iter().enumerate() {
+        let link = LinkConfig::named(nic.link.clone());
+        let network = machine.network_mut();
+        let link = network.find_link(&nic.link).unwrap_or_else(|| network.add_link(link));
+        machine.add_device(format!("{}{index}", nic.kind()), nic.build()?, link).map_err(BootError::from)?;
+    }
+    let entry = machine.boot(kernel, &arguments.guest.append, None).map_err(BootError::from)?;
+    let mut soft = Soft::new(&machine, SoftConfig::default());
+    soft.start(&entry);
+    let control = RunControl {
+        interrupted,
+        host_deadline: arguments.timeout.map(|timeout| Instant::now() + timeout),
+        until: None,
+        report_idle: false,
+        patience: Patience::default(),
+    };
+    loop {
+        let event = soft.run(&mut machine, &control);
+        for output in machine.take_output() {
+            if let HostOutput::Serial(bytes) = output {
+                let mut out = io::stdout().lock();
+                let _ = out.write_all(&bytes).and_then(|()| out.flush());
+            }
+        }
+        let status = match event {
+            RunEvent::Output | RunEvent::Idle(_) | RunEvent::Until => continue,
+            RunEvent::PowerOff => 0,
+            RunEvent::DebugExit(status) => return Ok(status as u8),
+            RunEvent::Reset => failure::FAILED,
+            RunEvent::TimedOut => 124,
+            RunEvent::Interrupted => 130,
+            RunEvent::TripleFault { .. } | RunEvent::Stuck(_) => 255,
+        };
+        if status != 0 {
+            eprintln!("nicvisor: the program did not end by itself: {event:?}");
+            let symbols = kernel.symbols();
+            for cpu in 0..machine.config().cpus {
+                eprint!("{}", CpuReport::new(cpu, soft.cpu_state(cpu), machine.ram(), &symbols));
+            }
+        }
+        return Ok(status);
+    }
+}
