@@ -134,7 +134,7 @@ fn broken_copy(directory: &Path, defect: &str) -> PathBuf {
         .replacen("kind = \"gve\"", &format!("kind = \"gve\"\ndefect = \"{defect}\""), 1)
         .replace("bytes = \"32M\"", "bytes = \"1M\"")
         // A stream that cannot arrive must not be waited for to the end of TCP's patience.
-        .replace("timeout = \"10m\"", "timeout = \"60s\"");
+        .replace("timeout = \"10m\"", "timeout = \"100s\"");
     let path = directory.join("broken.toml");
     std::fs::write(&path, broken).unwrap();
     path
