@@ -1,0 +1,3 @@
+//! Rules about queues, their entries and doorbells.
+
+rules! {}

@@ -1,0 +1,13 @@
+//! Layouts and nothing else: what the driver and the device write for each other. All fields are little-endian.
+
+/// Derives what every wire structure here needs and checks its size at compile time.
+#[allow(unused_macros, reason = "the layouts come one by one")]
+macro_rules! wire {
+    ($(#[$attribute:meta])* $name:ident: $size:literal { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        pub struct $name { $($(#[$field_attribute])* pub $field: $type,)* }
+        const _: () = assert!(size_of::<$name>() == $size);
+    };
+}
