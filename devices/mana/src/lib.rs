@@ -1,7 +1,11 @@
 //! Microsoft's Azure Network Adapter (MANA), as the `mana` driver of Linux expects it.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod rules;
+pub mod statistics;
+pub mod vport;
 pub mod wire;
 
+pub use config::{Config, ConfigError};
 pub use rules::rules;
