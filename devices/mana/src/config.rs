@@ -46,6 +46,8 @@ pub struct Config {
     pub receive_memory: u32,
     /// How long a coalesced receive completion may wait for more frames, in nanoseconds.
     pub coalescing_timeout_ns: u32,
+    /// Which packets the switch behind the device refuses.
+    pub enforcement: Enforcement,
     /// Rules that are not reported, by their ids.
     pub ignored_rules: BTreeSet<String>,
 }
@@ -138,6 +140,18 @@ pub struct Capabilities {
     pub host_mode: bool,
 }
 
+/// Which packets the switch behind the device refuses, with a completion that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Enforcement {
+    /// Those from another source address than the vPort's.
+    pub source_address: bool,
+    /// Those with a VLAN tag.
+    pub vlan: bool,
+    /// Those that are neither IP nor ARP.
+    pub ether_type: bool,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -157,8 +171,15 @@ impl Default for Config {
             link_speed: 200_000,
             receive_memory: 4 << 20,
             coalescing_timeout_ns: 2048,
+            enforcement: Enforcement::default(),
             ignored_rules: BTreeSet::new(),
         }
+    }
+}
+
+impl Default for Enforcement {
+    fn default() -> Enforcement {
+        Enforcement { source_address: true, vlan: false, ether_type: false }
     }
 }
 

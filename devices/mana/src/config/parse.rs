@@ -48,6 +48,9 @@ impl Config {
             "memory-regions" => limits.memory_regions = number(key, value)?,
             "channel-depth" => channel.depth = number(key, value)?,
             "channel-timeout-ms" => channel.timeout_ms = number(key, value)?,
+            "enforce-source-address" => self.enforcement.source_address = switch(key, value)?,
+            "enforce-vlan" => self.enforcement.vlan = switch(key, value)?,
+            "enforce-ether-type" => self.enforcement.ether_type = switch(key, value)?,
             "short-form" => offered.short_form = switch(key, value)?,
             "rdma" => offered.rdma = switch(key, value)?,
             "device-list-holes" => offered.device_list_holes = switch(key, value)?,
@@ -145,7 +148,7 @@ impl ConfigError {
 }
 
 /// All options.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 34] = [
     "function",
     "mac",
     "ports",
@@ -168,6 +171,9 @@ const KEYS: [&str; 31] = [
     "memory-regions",
     "channel-depth",
     "channel-timeout-ms",
+    "enforce-source-address",
+    "enforce-vlan",
+    "enforce-ether-type",
     "short-form",
     "rdma",
     "device-list-holes",

@@ -23,24 +23,9 @@ macro_rules! rules {
 pub mod control;
 pub mod data;
 
-use nicvisor_core::{Context, Finding, Rule};
-
-use crate::config::Config;
+use nicvisor_core::Rule;
 
 /// All rules of this device.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     control::RULES.iter().chain(data::RULES)
-}
-
-/// Records a breach of `rule`, unless the configuration says that it is not to be reported.
-pub fn report(
-    config: &Config,
-    context: &mut Context<'_>,
-    rule: &Rule,
-    message: impl Into<String>,
-    complete: impl FnOnce(&mut Finding),
-) {
-    if !config.ignored_rules.contains(rule.id) {
-        context.report(rule, message, complete);
-    }
 }

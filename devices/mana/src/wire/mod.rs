@@ -1,7 +1,6 @@
 //! Layouts and nothing else: what the driver and the device write for each other. All fields are little-endian.
 
 /// Derives what every wire structure here needs and checks its size at compile time.
-#[allow(unused_macros, reason = "the layouts come one by one")]
 macro_rules! wire {
     ($(#[$attribute:meta])* $name:ident: $size:literal { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$attribute])*
@@ -11,3 +10,12 @@ macro_rules! wire {
         const _: () = assert!(size_of::<$name>() == $size);
     };
 }
+
+pub mod gdma_requests;
+pub mod hwc;
+pub mod mana_requests;
+pub mod registers;
+mod request_type;
+pub mod shared_memory;
+
+pub use request_type::{RequestType, Status};
