@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod queue;
 pub mod rules;
 pub mod statistics;
 pub mod vport;

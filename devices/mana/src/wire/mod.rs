@@ -11,11 +11,20 @@ macro_rules! wire {
     };
 }
 
+pub mod completion;
+pub mod cqe;
+pub mod doorbell;
+pub mod eqe;
 pub mod gdma_requests;
 pub mod hwc;
 pub mod mana_requests;
+pub mod oob;
 pub mod registers;
 mod request_type;
 pub mod shared_memory;
+pub mod wqe;
 
 pub use request_type::{RequestType, Status};
+
+/// `GDMA_CQE_OWNER_MASK`, `GDMA_EQE_OWNER_MASK`: the owner bits of completions and events.
+pub const OWNER_MASK: u8 = 7;
