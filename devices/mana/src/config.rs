@@ -241,6 +241,10 @@ impl Config {
             let message = format!("doorbell-pages={} is not a power of two", self.limits.doorbell_pages);
             return Err(ConfigError::Conflict(message));
         }
+        if self.function.is_physical() && !self.capabilities.host_mode && self.ports > 1 {
+            let message = "a physical function has one port, or host-mode=on".to_owned();
+            return Err(ConfigError::Conflict(message));
+        }
         if let Some(id) =
             self.ignored_rules.iter().find(|id| !id.starts_with("mana-") && !id.starts_with("net-"))
         {

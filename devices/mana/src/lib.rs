@@ -2,11 +2,18 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod control;
+mod device;
+mod hwc;
+mod objects;
 pub mod queue;
+mod registers;
 pub mod rules;
+mod shared_memory;
 pub mod statistics;
 pub mod vport;
 pub mod wire;
 
 pub use config::{Config, ConfigError};
+pub use device::Mana;
 pub use rules::rules;

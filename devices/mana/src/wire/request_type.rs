@@ -72,6 +72,13 @@ request_types! {
     DeregisterHwPort = 0x28004, "MANA_DEREGISTER_HW_PORT";
 }
 
+impl RequestType {
+    /// Whether it is for the Ethernet device, rather than for the function as a whole.
+    pub fn is_ethernet(self) -> bool {
+        self as u32 > 0xffff
+    }
+}
+
 /// How a request ended. Of the numbers only those of success, of [`Status::MoreEntries`] and of
 /// [`Status::Unsupported`] are public; drivers print the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
