@@ -3,7 +3,7 @@
 use nicvisor_memory::GuestRam;
 use serde::{Deserialize, Serialize};
 
-use crate::{Dma, Fate, Finding, Frame, FrameId, Rule, Time};
+use crate::{DeviceEvent, Dma, EventKind, EventKinds, Fate, Finding, Frame, FrameId, Rule, Time};
 
 /// What a device model is given with every call.
 #[derive(Debug)]
@@ -27,9 +27,11 @@ impl<'a> Context<'a> {
         self.effects.vectors.push(vector);
     }
 
-    /// Puts a frame on the link of the device's port number `port`.
-    pub fn transmit(&mut self, port: u16, bytes: Vec<u8>) {
+    /// Puts a frame on the link of the device's port number `port`. The id that is returned stands for the one
+    /// that the frame will get, in findings of the same call.
+    pub fn transmit(&mut self, port: u16, bytes: Vec<u8>) -> FrameId {
         self.effects.frames.push((port, Frame::new(bytes)));
+        FrameId::provisional(self.effects.frames.len() - 1)
     }
 
     /// Says what became of a frame that the device was given.
@@ -42,6 +44,28 @@ impl<'a> Context<'a> {
         let mut finding = Finding::new(rule, self.now, message);
         complete(&mut finding);
         self.effects.findings.push(finding);
+    }
+
+    /// How many findings there are so far, for [`Self::concern`].
+    pub fn findings(&self) -> usize {
+        self.effects.findings.len()
+    }
+
+    /// Says that the findings behind the first `earlier` ones are about `frame`, unless they name another: a
+    /// packet is checked before its frames leave.
+    pub fn concern(&mut self, earlier: usize, frame: FrameId) {
+        for finding in self.effects.findings.iter_mut().skip(earlier) {
+            finding.frame.get_or_insert(frame);
+        }
+    }
+
+    /// Tells what the guest did, if anybody wants to know: `complete` is not called otherwise.
+    pub fn observe(&mut self, kind: EventKind, complete: impl FnOnce() -> DeviceEvent) {
+        if self.effects.wanted.contains(kind) {
+            let event = complete();
+            debug_assert_eq!(event.kind, kind, "the event is of the kind that was announced");
+            self.effects.events.push(event);
+        }
     }
 }
 
@@ -61,16 +85,28 @@ pub struct Effects {
     pub fates: Vec<(FrameId, Fate)>,
     /// Broken rules.
     pub findings: Vec<Finding>,
+    /// What the guest did, as far as it is [`Self::wanted`].
+    pub events: Vec<DeviceEvent>,
     /// Bytes for the host side of a device that has one (a console).
     pub host: Vec<HostMessage>,
     /// The machine is to be switched off or reset.
     pub power: Option<PowerEvent>,
+    /// Which events somebody wants to know; set by the machine, not an effect.
+    pub wanted: EventKinds,
 }
 
 impl Effects {
-    /// Whether nothing is wanted.
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        *self == Effects::default()
+        self.vectors.is_empty()
+            && self.messages.is_empty()
+            && self.lines.is_empty()
+            && self.frames.is_empty()
+            && self.fates.is_empty()
+            && self.findings.is_empty()
+            && self.events.is_empty()
+            && self.host.is_empty()
+            && self.power.is_none()
     }
 }
 
@@ -110,4 +146,47 @@ pub struct HostMessage {
     pub channel: u16,
     /// The bytes.
     pub bytes: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Severity;
+    use crate::testing::Bench;
+
+    const RULE: Rule = Rule { id: "test", title: "", meaning: "", source: "", severity: Severity::Note };
+
+    #[test]
+    fn findings_name_the_frame_that_they_are_about() {
+        let mut bench = Bench::default();
+        bench.call(|context| {
+            context.report(&RULE, "of an earlier packet", |_| ());
+            let earlier = context.findings();
+            context.report(&RULE, "of this one", |_| ());
+            context.report(&RULE, "of another", |finding| finding.frame = Some(FrameId(9)));
+            context.transmit(0, vec![1]);
+            let frame = context.transmit(0, vec![2]);
+            context.concern(earlier, frame);
+            context.report(&RULE, "of a frame that never was", |finding| {
+                finding.frame = Some(FrameId::provisional(7));
+            });
+        });
+        let ids = [FrameId(20), FrameId(21)];
+        let findings = bench.effects.findings.iter();
+        let frames: Vec<_> = findings.map(|finding| finding.frame?.resolve(&ids)).collect();
+        assert_eq!(frames, [None, Some(FrameId(21)), Some(FrameId(9)), None]);
+    }
+
+    #[test]
+    fn events_that_nobody_wants_are_not_made() {
+        let mut bench = Bench::default();
+        bench.effects.wanted = EventKinds::NONE.with(EventKind::State);
+        bench.call(|context| {
+            context.observe(EventKind::Command, || unreachable!("not wanted"));
+            context.observe(EventKind::State, || DeviceEvent::new(EventKind::State, "reset"));
+        });
+        assert_eq!(bench.take_effects().events, [DeviceEvent::new(EventKind::State, "reset")]);
+        assert!(bench.effects.is_empty());
+        assert!(bench.effects.wanted.contains(EventKind::State));
+    }
 }

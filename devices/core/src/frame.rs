@@ -27,7 +27,25 @@ pub struct FrameId(pub u64);
 impl FrameId {
     /// The id of a frame that no network has seen.
     pub const UNASSIGNED: FrameId = FrameId(0);
+
+    /// Stands for the frame at place `index` of the effects of one call, until the network has given it an id.
+    pub(crate) fn provisional(index: usize) -> FrameId {
+        FrameId(PROVISIONAL | index as u64)
+    }
+
+    /// The id proper, where `ids` are those that the frames of the call got, in order. `None` for a frame that
+    /// got none.
+    #[must_use]
+    pub fn resolve(self, ids: &[FrameId]) -> Option<FrameId> {
+        match self.0 & PROVISIONAL {
+            0 => Some(self),
+            _ => ids.get((self.0 & !PROVISIONAL) as usize).copied(),
+        }
+    }
 }
+
+/// Marks ids that stand for frames without one. No network hands out as many.
+const PROVISIONAL: u64 = 1 << 63;
 
 /// How a frame's way ended. Each frame that a network hands to a device has exactly one fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

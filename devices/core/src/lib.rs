@@ -15,6 +15,8 @@
 
 mod context;
 mod dma;
+mod event;
+pub mod fault;
 mod finding;
 mod frame;
 pub mod io;
@@ -24,6 +26,7 @@ mod time;
 
 pub use context::{Context, Effects, HostMessage, InterruptLine, MsiMessage, PowerEvent};
 pub use dma::{Dma, DmaError};
+pub use event::{DeviceEvent, EventFilter, EventKind, EventKinds, EventPattern};
 pub use finding::{Finding, Rule, Severity};
 pub use frame::{DropReason, Fate, Frame, FrameId};
 pub use nicvisor_memory as memory;

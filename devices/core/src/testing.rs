@@ -43,7 +43,8 @@ impl Bench {
 
     /// Takes the effects collected so far.
     pub fn take_effects(&mut self) -> Effects {
-        std::mem::take(&mut self.effects)
+        let wanted = self.effects.wanted;
+        std::mem::replace(&mut self.effects, Effects { wanted, ..Effects::default() })
     }
 }
 

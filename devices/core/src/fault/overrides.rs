@@ -1,0 +1,60 @@
+//! Values that are not what they are.
+
+use serde::{Deserialize, Serialize};
+
+use super::conditions::Edit;
+use super::uses::Trigger;
+use super::{FaultError, FaultPoints, OverrideFault};
+use crate::Time;
+
+/// The values that the driver gets to see changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overrides {
+    pub(super) rules: Vec<OverrideRule>,
+}
+
+/// An [`OverrideFault`] with its names resolved, and how often it was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OverrideRule {
+    pub(super) trigger: Trigger,
+    name: String,
+    bits: u8,
+    edit: Edit,
+}
+
+impl Overrides {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The driver looks at `name`, which is `value`: what it gets to see.
+    pub fn apply(&mut self, now: Time, name: &str, value: u64) -> u64 {
+        self.rules.iter_mut().filter(|rule| rule.name == name).fold(value, |value, rule| {
+            match rule.trigger.fires(now) {
+                true => rule.edit.apply(value, rule.bits),
+                false => value,
+            }
+        })
+    }
+
+    pub(super) fn inject(
+        &mut self,
+        now: Time,
+        points: &FaultPoints,
+        fault: &OverrideFault,
+        label: String,
+    ) -> Result<(), FaultError> {
+        let point = points.override_point(&fault.name)?;
+        if let Some(problem) = fault.uses.problem() {
+            return Err(FaultError::Contradiction(format!("{}: {problem}", fault.name)));
+        }
+        self.rules.push(OverrideRule {
+            trigger: Trigger::new(label, fault.uses, fault.lasts, now),
+            name: fault.name.clone(),
+            bits: point.value.bits,
+            edit: Edit::of(&fault.value, &point.value)?,
+        });
+        Ok(())
+    }
+}
