@@ -15,7 +15,7 @@ use nicvisor::boot::Kernel;
 use nicvisor::guest::{COMMAND_LINE, Guest, Plan, boot};
 use nicvisor::machine::MachineConfig;
 use nicvisor_memory::{DIRTY, PAGE_SIZE, PageTracker};
-use nicvisor_net::network::Network;
+use nicvisor_net::network::{Network, SharedMedium};
 use vm_memory::GuestMemoryBackend;
 
 fn main() {
@@ -57,7 +57,7 @@ fn boot_here(vmlinux: &Path, initramfs: &Path) -> (f64, Guest) {
         append: String::new(),
         machine: MachineConfig { memory: MEMORY, cpus: CPUS, ..MachineConfig::default() },
         nics: Vec::new(),
-        medium: Box::new(Network::new()),
+        medium: SharedMedium::new(Network::new()),
         verbose: false,
         deadline: None,
         interrupted: Arc::new(AtomicBool::new(false)),

@@ -8,15 +8,16 @@ use nicvisor::accel::{Accelerator, Patience, RunEvent, Stuck};
 use nicvisor::boot::Symbols;
 use nicvisor::machine::{CpuReport, Machine, MachineConfig};
 use nicvisor_core::Duration;
-use nicvisor_net::network::{LinkConfig, Network};
+use nicvisor_net::network::{LinkConfig, Network, SharedMedium};
 use programs::program;
 use support::{Run, run};
 
 mod doorbell;
+mod hypervisor;
 
 fn machine(cpus: usize) -> Machine {
     let config = MachineConfig { memory: 64 << 20, cpus, ..MachineConfig::default() };
-    Machine::new(config, Box::new(Network::new())).unwrap()
+    Machine::new(config, SharedMedium::new(Network::new())).unwrap()
 }
 
 fn run_program(name: &str, cpus: usize) -> Run {
@@ -97,7 +98,7 @@ every CPU answered
 #[test]
 fn pci() {
     let mut machine = machine(1);
-    let link = machine.network_mut().add_link(LinkConfig::named("unused"));
+    let link = machine.network().add_link(LinkConfig::named("unused"));
     machine.add_device("doorbell", Box::new(doorbell::Doorbell), link).unwrap();
     let expected = "\
 0000000000081b36
@@ -111,6 +112,21 @@ pending, then unmasked
 0000000000000000 without bus mastering
 ";
     expect(&run(&mut machine, &program("pci"), "", None, Patience::default()), 0, expected);
+}
+
+#[test]
+fn hypervisor_interface() {
+    let mut machine = machine(1);
+    machine.set_hypervisor(Box::new(hypervisor::Adder::default()));
+    let expected = "\
+0000000000000001 hypervisor present
+0000000065646441 its name
+0000000000000000 off the page's address
+0000000000000057 from the call
+000000000000000a in R8
+refused
+";
+    expect(&run(&mut machine, &program("hypervisor"), "", None, Patience::default()), 0, expected);
 }
 
 #[test]

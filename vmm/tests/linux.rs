@@ -8,7 +8,7 @@ use nicvisor::accel::{Accelerator, Patience, RunEvent};
 use nicvisor::boot::Kernel;
 use nicvisor::machine::{Machine, MachineConfig};
 use nicvisor_core::Time;
-use nicvisor_net::network::Network;
+use nicvisor_net::network::{Network, SharedMedium};
 use support::run;
 
 #[test]
@@ -41,7 +41,7 @@ struct Boot {
 
 fn boot(kernel: &Kernel, cpus: usize) -> Boot {
     let config = MachineConfig { cpus, ..MachineConfig::default() };
-    let mut machine = Machine::new(config, Box::new(Network::new())).unwrap();
+    let mut machine = Machine::new(config, SharedMedium::new(Network::new())).unwrap();
     let run = run(&mut machine, kernel, "console=ttyS0 panic=-1", None, Patience::default());
     assert_eq!(run.event, RunEvent::Reset, "{}", run.serial);
     Boot { console: run.serial, end: run.accelerator.now(), instructions: run.accelerator.instructions() }

@@ -10,25 +10,29 @@
 //! * Nothing that the guest does may panic, loop without bound or allocate by a guest-given size.
 //! * All state is plain data that [`serde`] can save, restore and print.
 //! * Time only enters as [`Context::now`]; a model that wants to be called later says so with
-//!   [`PciDevice::next_deadline`].
+//!   [`Device::next_deadline`].
 #![forbid(unsafe_code)]
 
 mod context;
+mod device;
 mod dma;
 mod event;
 pub mod fault;
 mod finding;
 mod frame;
+mod hypervisor;
 pub mod io;
 pub mod pci;
 pub mod testing;
 mod time;
 
 pub use context::{Context, Effects, HostMessage, InterruptLine, MsiMessage, PowerEvent};
+pub use device::{Device, DeviceId, Port, RestoreError};
 pub use dma::{Dma, DmaError};
 pub use event::{DeviceEvent, EventFilter, EventKind, EventKinds, EventPattern};
 pub use finding::{Finding, Rule, Severity};
 pub use frame::{DropReason, Fate, Frame, FrameId};
+pub use hypervisor::{GeneralRegisters, HypervisorInterface, MsrFault};
 pub use nicvisor_memory as memory;
 pub use pci::PciDevice;
 pub use time::{Duration, Time};

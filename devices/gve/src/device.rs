@@ -1,7 +1,7 @@
 //! The device as a whole: its state, and the PCI function around it.
 
-use nicvisor_core::pci::{Bar, BarKind, Identity, Port, RestoreError};
-use nicvisor_core::{Context, DropReason, Frame, PciDevice, Time};
+use nicvisor_core::pci::{Bar, BarKind, Identity};
+use nicvisor_core::{Context, Device, DropReason, Frame, PciDevice, Port, RestoreError, Time};
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -148,7 +148,9 @@ impl PciDevice for Gve {
             _ => (),
         }
     }
+}
 
+impl Device for Gve {
     fn receive(&mut self, context: &mut Context<'_>, _port: u16, frame: Frame) {
         self.receive_frame(context, frame);
     }

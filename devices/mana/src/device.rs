@@ -1,7 +1,7 @@
 //! The device as a whole: its state, and the PCI function around it.
 
-use nicvisor_core::pci::{Bar, BarKind, Identity, Port, RestoreError};
-use nicvisor_core::{Context, DropReason, Fate, Frame, PciDevice, Time};
+use nicvisor_core::pci::{Bar, BarKind, Identity};
+use nicvisor_core::{Context, Device, DropReason, Fate, Frame, PciDevice, Port, RestoreError, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -172,7 +172,9 @@ impl PciDevice for Mana {
             self.ignore(context);
         }
     }
+}
 
+impl Device for Mana {
     fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame) {
         if !self.is_for(port, &frame.bytes) {
             return context.settle(frame.id, Fate::Dropped(DropReason::FILTERED));

@@ -19,7 +19,7 @@ use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeade
 use pcap_file::{DataLink, Endianness, PcapError};
 use serde::{Deserialize, Serialize};
 
-use crate::network::{Injected, Medium, Network, PortId};
+use crate::network::{Injected, Medium, Network, PortId, Station};
 
 /// What is captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl<M: Medium, W: Write> Capture<M, W> {
     }
 }
 
-impl<M: Medium, W: Write> Medium for Capture<M, W> {
+impl<M: Medium, W: Write + Send> Medium for Capture<M, W> {
     fn inject(&mut self, port: PortId, bytes: Vec<u8>, now: Time) -> Injected {
         let captured = bytes.clone();
         let injected = self.medium.inject(port, bytes, now);
@@ -136,8 +136,8 @@ impl<M: Medium, W: Write> Medium for Capture<M, W> {
         injected
     }
 
-    fn poll(&mut self, now: Time) -> Vec<(PortId, Frame)> {
-        let due = self.medium.poll(now);
+    fn poll(&mut self, station: Station, now: Time) -> Vec<(PortId, Frame)> {
+        let due = self.medium.poll(station, now);
         if self.config.deliveries {
             for (port, frame) in &due {
                 self.record(
@@ -152,8 +152,8 @@ impl<M: Medium, W: Write> Medium for Capture<M, W> {
         due
     }
 
-    fn next_deadline(&self) -> Option<Time> {
-        self.medium.next_deadline()
+    fn next_deadline(&self, station: Station) -> Option<Time> {
+        self.medium.next_deadline(station)
     }
 
     fn settle(&mut self, frame: FrameId, fate: &Fate) {
@@ -236,14 +236,17 @@ mod tests {
     fn run() -> Vec<u8> {
         let mut network = Network::new();
         let link = network.add_link(LinkConfig::default());
-        let (first, second) = (network.add_port(link, "gve0"), network.add_port(link, "gve1"));
+        let (first, second) = (
+            network.add_port(Station::default(), link, "gve0"),
+            network.add_port(Station::default(), link, "gve1"),
+        );
         let mut capture = Capture::new(network, Vec::new(), CaptureConfig { deliveries: true }).unwrap();
         let good = Packet::new(IpVersion::V6, 100).build();
         let mut bad = good.clone();
         bad[80] ^= 1;
         capture.inject(first, good, Time::from_nanos(1_000_000_007));
         capture.inject(second, bad, Time::from_nanos(1_000_000_008));
-        for (_, frame) in capture.poll(Time::from_nanos(2_000_000_000)) {
+        for (_, frame) in capture.poll(Station::default(), Time::from_nanos(2_000_000_000)) {
             capture.settle(frame.id, &Fate::Delivered);
         }
         let rule = &crate::rules::IPV6_JUMBO_HEADER;
@@ -316,11 +319,11 @@ mod tests {
         }
         let mut network = Network::new();
         let link = network.add_link(LinkConfig::default());
-        let port = network.add_port(link, "a");
-        network.add_port(link, "b");
+        let port = network.add_port(Station::default(), link, "a");
+        network.add_port(Station::default(), link, "b");
         let mut capture = Capture::new(network, Full(100), CaptureConfig::default()).unwrap();
         capture.inject(port, Packet::new(IpVersion::V4, 500).build(), Time::ZERO);
-        assert_eq!(capture.poll(Time::from_nanos(1_000_000)).len(), 1);
+        assert_eq!(capture.poll(Station::default(), Time::from_nanos(1_000_000)).len(), 1);
         assert_eq!(capture.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

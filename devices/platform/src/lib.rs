@@ -24,9 +24,7 @@ pub use acpi::{AcpiPm, PM_BASE, PM_LENGTH, PM_TIMER_HZ, SCI, SLEEP_TYPE_OFF};
 pub use config::PlatformConfig;
 pub use controls::{DebugExit, FastControl, KeyboardController, ResetControl};
 pub use firmware_config::FirmwareConfig;
-pub use interrupts::{
-    GeneralProtection, IO_APIC_BASE, InterruptFabric, IoApic, LOCAL_APIC_BASE, LocalApic, PicPair, Startup,
-};
+pub use interrupts::{IO_APIC_BASE, InterruptFabric, IoApic, LOCAL_APIC_BASE, LocalApic, PicPair, Startup};
 pub use pit::{PIT_HZ, Pit};
 pub use platform::Platform;
 pub use rtc::{CMOS_CENTURY, Rtc};

@@ -30,6 +30,8 @@ pub struct Platform {
     debug_exit: DebugExit,
     firmware_config: FirmwareConfig,
     test_device: Option<TestDevice>,
+    /// The interrupt controllers are somebody else's: see [`Platform::leave_interrupts_to_machine`].
+    interrupts_elsewhere: bool,
     config: PlatformConfig,
 }
 
@@ -48,6 +50,7 @@ impl Platform {
             debug_exit: DebugExit,
             firmware_config: FirmwareConfig::new(&config),
             test_device: config.test_device.then(TestDevice::new),
+            interrupts_elsewhere: false,
             config,
         }
     }
@@ -130,8 +133,17 @@ impl Platform {
             || self.test_device.as_mut().is_some_and(|device| device.memory_write(address, data))
     }
 
+    /// The machine has other interrupt controllers: from now on interrupts stay in the effects, for the machine
+    /// to deliver.
+    pub fn leave_interrupts_to_machine(&mut self) {
+        self.interrupts_elsewhere = true;
+    }
+
     /// Delivers the wired and message-signalled interrupts that a device left in `effects`.
     pub fn route_interrupts(&mut self, effects: &mut Effects) {
+        if self.interrupts_elsewhere {
+            return;
+        }
         for line in effects.lines.drain(..) {
             self.interrupts.set_line(line.line, line.level);
         }
@@ -170,7 +182,7 @@ impl Platform {
     pub fn reset(&mut self, context: &mut Context<'_>) {
         let fresh = Platform::new(self.config.clone());
         let rtc = std::mem::replace(&mut self.rtc, Rtc::new(&self.config));
-        *self = Platform { rtc, ..fresh };
+        *self = Platform { rtc, interrupts_elsewhere: self.interrupts_elsewhere, ..fresh };
         self.rtc.reset(context);
         self.route_interrupts(context.effects);
     }

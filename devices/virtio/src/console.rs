@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use nicvisor_core::pci::RestoreError;
+use nicvisor_core::RestoreError;
 use nicvisor_core::{Fate, Frame, HostMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-use nicvisor_core::PciDevice;
+use nicvisor_core::Device;
 use proptest::prelude::*;
 
 use super::*;

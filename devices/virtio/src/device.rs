@@ -1,7 +1,6 @@
 //! What a virtio device is to the transport.
 
-use nicvisor_core::pci::{Port, RestoreError};
-use nicvisor_core::{Frame, Time};
+use nicvisor_core::{Frame, Port, RestoreError, Time};
 use serde_json::Value;
 
 use crate::Queues;
@@ -19,7 +18,7 @@ pub struct Kind {
 ///
 /// The transport calls the device only about queues that are set up, and with queues in reach only while the
 /// driver has declared itself ready.
-pub trait VirtioDevice: std::fmt::Debug {
+pub trait VirtioDevice: std::fmt::Debug + Send {
     /// What the device is.
     fn kind(&self) -> Kind;
 
@@ -38,43 +37,43 @@ pub trait VirtioDevice: std::fmt::Debug {
     /// The driver has made buffers available in `queue`.
     fn notify(&mut self, queues: &mut Queues<'_, '_>, queue: u16);
 
-    /// See [`nicvisor_core::PciDevice::receive`].
+    /// See [`nicvisor_core::Device::receive`].
     fn receive(&mut self, queues: &mut Queues<'_, '_>, port: u16, frame: Frame);
 
-    /// See [`nicvisor_core::PciDevice::host_input`].
+    /// See [`nicvisor_core::Device::host_input`].
     fn host_input(&mut self, _queues: &mut Queues<'_, '_>, _channel: u16, _bytes: &[u8]) {}
 
-    /// See [`nicvisor_core::PciDevice::host_input_queued`].
+    /// See [`nicvisor_core::Device::host_input_queued`].
     fn host_input_queued(&self, _channel: u16) -> usize {
         0
     }
 
-    /// See [`nicvisor_core::PciDevice::set_link`].
+    /// See [`nicvisor_core::Device::set_link`].
     fn set_link(&mut self, _queues: &mut Queues<'_, '_>, _port: u16, _up: bool) {}
 
-    /// See [`nicvisor_core::PciDevice::next_deadline`].
+    /// See [`nicvisor_core::Device::next_deadline`].
     fn next_deadline(&self) -> Option<Time> {
         None
     }
 
-    /// See [`nicvisor_core::PciDevice::deadline`].
+    /// See [`nicvisor_core::Device::deadline`].
     fn deadline(&mut self, _queues: &mut Queues<'_, '_>) {}
 
     /// Back to the state before a driver came. Frames inside are settled as dropped.
     fn reset(&mut self, queues: &mut Queues<'_, '_>);
 
-    /// See [`nicvisor_core::PciDevice::ports`].
+    /// See [`nicvisor_core::Device::ports`].
     fn ports(&self) -> Vec<Port> {
         Vec::new()
     }
 
-    /// See [`nicvisor_core::PciDevice::counters`].
+    /// See [`nicvisor_core::Device::counters`].
     fn counters(&self) -> Vec<(String, u64)>;
 
-    /// See [`nicvisor_core::PciDevice::save`].
+    /// See [`nicvisor_core::Device::save`].
     fn save(&self) -> Value;
 
-    /// See [`nicvisor_core::PciDevice::restore`].
+    /// See [`nicvisor_core::Device::restore`].
     ///
     /// # Errors
     /// When `state` is not such a state; the device is then unchanged.

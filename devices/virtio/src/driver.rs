@@ -1,7 +1,7 @@
 //! A driver for tests: sets a device up through its registers the way Linux does, and keeps rings.
 
 use nicvisor_core::testing::Bench;
-use nicvisor_core::{Effects, PciDevice};
+use nicvisor_core::{Device, Effects, PciDevice};
 
 use crate::wire::{self, common, status};
 use crate::{VirtioDevice, VirtioPci};

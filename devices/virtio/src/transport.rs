@@ -1,7 +1,7 @@
 //! The PCI transport: registers, feature negotiation, queue set-up (virtio 1.2, section 4.1).
 
-use nicvisor_core::pci::{Bar, BarKind, Identity, Port, RestoreError};
-use nicvisor_core::{Context, Frame, PciDevice, Time};
+use nicvisor_core::pci::{Bar, BarKind, Identity};
+use nicvisor_core::{Context, Device, Frame, PciDevice, Port, RestoreError, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtio_queue::{Queue, QueueT};
@@ -252,7 +252,9 @@ impl<D: VirtioDevice> PciDevice for VirtioPci<D> {
             _ => {}
         }
     }
+}
 
+impl<D: VirtioDevice> Device for VirtioPci<D> {
     fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame) {
         self.call(context, |device, queues| device.receive(queues, port, frame));
     }

@@ -27,6 +27,12 @@ pub trait Bus {
     /// `IN`: `data.len()` is 1, 2 or 4.
     fn read_port(&mut self, at: Position, port: u16, data: &mut [u8]);
 
+    /// `OUT`, offered first as a call: a hypervisor's interface may give a port this meaning, and then reads and
+    /// changes the general-purpose registers. Returns whether it was one; if not, [`Self::write_port`] follows.
+    fn call(&mut self, _at: Position, _port: u16, _registers: &mut [u64; 16]) -> bool {
+        false
+    }
+
     /// `OUT`.
     fn write_port(&mut self, at: Position, port: u16, data: &[u8]);
 

@@ -8,6 +8,17 @@
 
 use softcpu::{CpuidEntry, CpuidTable};
 
+use crate::machine::Machine;
+
+/// The table for the CPUs of `machine`, with the leaves of its hypervisor's interface if it has one.
+pub fn of(machine: &Machine) -> CpuidTable {
+    let mut table = table(machine.config().cpus);
+    if let Some(hypervisor) = machine.hypervisor() {
+        table.entries.extend(hypervisor.cpuid().into_iter().map(|(number, values)| leaf(number, values)));
+    }
+    table
+}
+
 /// The table for a machine with `cpus` CPUs.
 pub fn table(cpus: usize) -> CpuidTable {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);

@@ -5,7 +5,6 @@
 //! look at the CPUs, go on.
 
 pub mod cpuid;
-pub mod msr;
 pub mod soft;
 
 use std::sync::atomic::AtomicBool;

@@ -6,16 +6,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use nicvisor_net::network::LinkConfig;
-
 use super::args::RunArguments;
 use super::failure::Failure;
-use super::prepare::machine_config;
+use super::prepare::{machine_config, number_nics};
 use super::{capture, failure};
 use crate::accel::soft::{Soft, SoftConfig};
 use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
 use crate::boot::{Kernel, Protocol};
-use crate::guest::BootError;
+use crate::guest::{BootError, add_nics};
 use crate::machine::{CpuReport, HostOutput, Machine};
 
 /// The image at `path`, if it is a bare-metal program.
@@ -34,14 +32,13 @@ pub(super) fn run(
         let message = "a bare-metal program takes no command, no --root and no --module";
         return Err(Failure::Usage(message.into(), "its command line is given with --append".into()));
     }
-    let (medium, _) = capture::network(None)?;
-    let mut machine = Machine::new(machine_config(&arguments.guest), medium).map_err(BootError::from)?;
-    for (index, nic) in arguments.nics.iter().enumerate() {
-        let link = LinkConfig::named(nic.link.clone());
-        let network = machine.network_mut();
-        let link = network.find_link(&nic.link).unwrap_or_else(|| network.add_link(link));
-        machine.add_device(format!("{}{index}", nic.kind()), nic.build()?, link).map_err(BootError::from)?;
+    if arguments.report.is_some() {
+        let message = "there is no report on a bare-metal program";
+        return Err(Failure::Usage(message.into(), "leave --report out".into()));
     }
+    let (medium, capture) = capture::network(arguments.capture.as_deref())?;
+    let mut machine = Machine::new(machine_config(&arguments.guest), medium).map_err(BootError::from)?;
+    add_nics(&mut machine, &number_nics(&arguments.nics)?)?;
     let entry = machine.boot(kernel, &arguments.guest.append, None).map_err(BootError::from)?;
     let mut soft = Soft::new(&machine, SoftConfig::default());
     soft.start(&entry);
@@ -52,8 +49,15 @@ pub(super) fn run(
         report_idle: false,
         patience: Patience::default(),
     };
+    let status = run_to_end(&mut machine, &mut soft, &control, kernel);
+    machine.close(soft.now());
+    capture.finish(machine.medium())?;
+    Ok(status)
+}
+
+fn run_to_end(machine: &mut Machine, soft: &mut Soft, control: &RunControl<'_>, kernel: &Kernel) -> u8 {
     loop {
-        let event = soft.run(&mut machine, &control);
+        let event = soft.run(machine, control);
         for output in machine.take_output() {
             if let HostOutput::Serial(bytes) = output {
                 let mut out = io::stdout().lock();
@@ -63,7 +67,7 @@ pub(super) fn run(
         let status = match event {
             RunEvent::Output | RunEvent::Idle(_) | RunEvent::Until => continue,
             RunEvent::PowerOff => 0,
-            RunEvent::DebugExit(status) => return Ok(status as u8),
+            RunEvent::DebugExit(status) => return status as u8,
             RunEvent::Reset => failure::FAILED,
             RunEvent::TimedOut => 124,
             RunEvent::Interrupted => 130,
@@ -76,6 +80,6 @@ pub(super) fn run(
                 eprint!("{}", CpuReport::new(cpu, soft.cpu_state(cpu), machine.ram(), &symbols));
             }
         }
-        return Ok(status);
+        return status;
     }
 }

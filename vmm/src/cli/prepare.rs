@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use agent_protocol::{Channel, Command};
 use guest_images::{ExtraFile, Initramfs, InitramfsOptions, Kernel, KernelName, Store, StoreOptions};
-use nicvisor_net::network::Medium;
+use nicvisor_net::network::SharedMedium;
 
 use super::args::{Backend, GuestArguments, StoreArguments};
 use super::failure::Failure;
@@ -32,7 +32,7 @@ pub(super) struct Order<'a> {
     pub(super) root: Option<&'a PathBuf>,
     pub(super) nics: &'a [NicSpec],
     pub(super) guest: &'a GuestArguments,
-    pub(super) medium: Box<dyn Medium>,
+    pub(super) medium: SharedMedium,
     pub(super) timeout: Option<Duration>,
     pub(super) interrupted: Arc<AtomicBool>,
 }
@@ -46,13 +46,19 @@ pub(super) struct Prepared {
     pub(super) boot_host_time: Duration,
 }
 
-/// Fetches what is missing, boots, and loads the drivers.
-pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
-    let mut nics = order.nics.to_vec();
+/// Gives each NIC an address of its own.
+pub(super) fn number_nics(nics: &[NicSpec]) -> Result<Vec<NicSpec>, Failure> {
+    let mut nics = nics.to_vec();
     for (index, nic) in nics.iter_mut().enumerate() {
         nic.number(index);
     }
     check_addresses(&nics)?;
+    Ok(nics)
+}
+
+/// Fetches what is missing, boots, and loads the drivers.
+pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
+    let nics = number_nics(order.nics)?;
     let kernel = store.kernel(order.kernel)?;
     let modules: Vec<String> =
         driver_modules(&nics).map(str::to_owned).chain(order.modules.iter().cloned()).collect();
@@ -147,8 +153,8 @@ fn name_interfaces(guest: &mut Guest, nics: &[NicSpec]) -> Result<(), Failure> {
     let macs: Vec<String> = guest
         .machine()
         .devices()
-        .filter_map(|(slot, _)| guest.machine().root().function(slot))
-        .flat_map(|function| function.device().ports())
+        .filter_map(|id| guest.machine().device(id))
+        .flat_map(|device| device.ports())
         .map(|port| port.mac.map(|byte| format!("{byte:02x}")).join(":"))
         .collect();
     let mut script = String::from(NAMING_SCRIPT);

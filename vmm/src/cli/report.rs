@@ -61,7 +61,8 @@ impl Report {
     ) -> Report {
         let findings = prepared.guest.findings().to_vec();
         let guest = &prepared.guest;
-        let ledger = guest.machine().network().ledger();
+        let network = guest.machine().network();
+        let ledger = network.ledger();
         let balance = ledger.balance();
         let totals = ledger.totals();
         let config = guest.machine().config();
@@ -75,7 +76,7 @@ impl Report {
             seed: config.seed,
             cpus: config.cpus,
             memory: config.memory,
-            devices: guest.machine().devices().map(|(_, name)| name.to_owned()).collect(),
+            devices: guest.machine().devices().map(|id| guest.machine().device_name(id).to_owned()).collect(),
             counters: counters.into_iter().collect(),
             findings,
             ledger: LedgerReport {

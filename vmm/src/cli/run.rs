@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
         Ok(exit) => exit.status() as u8,
         Err(ending) => ending.status(),
     };
-    capture.finish(&mut prepared.guest)?;
+    capture.finish(prepared.guest.machine().medium())?;
     if let Some(path) = &arguments.report {
         let how = match &ended {
             Ok(_) => "the command ended".into(),

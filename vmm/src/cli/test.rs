@@ -202,7 +202,7 @@ impl<'a> Job<'a> {
             host_seconds: started.elapsed().as_secs_f64(),
             guest_seconds: prepared.guest.now().as_nanos() as f64 / 1e9,
         };
-        capture.finish(&mut prepared.guest)?;
+        capture.finish(prepared.guest.machine().medium())?;
         if let Some(files) = files {
             files.write(&mut prepared, &outcome)?;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use agent_protocol::Session;
-use nicvisor_net::network::{LinkConfig, Medium};
+use nicvisor_net::network::{LinkConfig, SharedMedium};
 use nicvisor_virtio::{Console as VirtioConsole, VirtioPci};
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub struct Plan {
     /// The NICs, in order.
     pub nics: Vec<NicSpec>,
     /// What the frames go through.
-    pub medium: Box<dyn Medium>,
+    pub medium: SharedMedium,
     /// Whether the kernel's log is shown as it comes.
     pub verbose: bool,
     /// End the run at this moment.
@@ -53,7 +53,7 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     let initramfs = std::fs::read(&plan.initramfs)
         .map_err(|source| BootError::Initramfs { path: plan.initramfs.clone(), source })?;
     let mut machine = Machine::new(plan.machine, plan.medium)?;
-    let agent_link = machine.network_mut().add_link(LinkConfig::named("none"));
+    let agent_link = machine.network().add_link(LinkConfig::named("none"));
     let agent =
         machine.add_device("agent", Box::new(VirtioPci::new(VirtioConsole::for_agent())), agent_link)?;
     add_nics(&mut machine, &plan.nics)?;
@@ -79,10 +79,10 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
 }
 
 /// Puts the NICs on the bus, and on links that carry what the largest of their MTUs asks for.
-fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), BootError> {
+pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), BootError> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for nic in nics {
-        let network = machine.network_mut();
+        let mut network = machine.network();
         let mtu = usize::from(nic.mtu());
         let link = match network.find_link(&nic.link) {
             Some(link) => link,
@@ -91,6 +91,7 @@ fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), BootError> {
         if let Some(config) = network.link_mut(link) {
             config.mtu = config.mtu.max(mtu);
         }
+        drop(network);
         let count = counts.entry(nic.kind()).or_default();
         machine.add_device(format!("{}{count}", nic.kind()), nic.build()?, link)?;
         *count += 1;

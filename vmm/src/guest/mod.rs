@@ -18,12 +18,12 @@ use std::time::Instant;
 use agent_protocol::{
     Channel, Command, Event, Exit, JobId, KernelLine, ModuleRequest, Power, RequestId, Session,
 };
-use nicvisor_core::pci::Slot;
-use nicvisor_core::{Finding, Time};
+use nicvisor_core::{DeviceId, Finding, Time};
 use nicvisor_virtio::AGENT_PORT;
 
 use names::NameSource;
 
+pub(crate) use boot::add_nics;
 pub use boot::{BootError, COMMAND_LINE, Plan, boot};
 pub use console::Console;
 pub use ending::{Ending, Trouble};
@@ -35,7 +35,7 @@ use crate::machine::{CpuReport, HostOutput, Machine};
 pub struct Guest {
     machine: Machine,
     accelerator: Box<dyn Accelerator>,
-    agent: Slot,
+    agent: DeviceId,
     session: Session,
     console: Console,
     names: NameSource,
@@ -161,14 +161,6 @@ impl Guest {
         self.findings.extend(self.machine.take_findings());
     }
 
-    /// Ends what is written down about the frames.
-    ///
-    /// # Errors
-    /// When it could not be written.
-    pub fn finish_capture(&mut self) -> std::io::Result<()> {
-        self.machine.finish_capture()
-    }
-
     /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -213,9 +205,9 @@ impl Guest {
     /// Device and link counters, in a stable order: `DEVICE.COUNTER` and `link.DEVICE.COUNTER`.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
-        for (slot, name) in self.machine.devices() {
-            let Some(function) = self.machine.root().function(slot) else { continue };
-            let own = function.device().counters();
+        for id in self.machine.devices() {
+            let Some(device) = self.machine.device(id) else { continue };
+            let (name, own) = (self.machine.device_name(id), device.counters());
             counters.extend(own.into_iter().map(|(counter, value)| (format!("{name}.{counter}"), value)));
         }
         let network = self.machine.network();
@@ -249,11 +241,8 @@ impl Guest {
 
     /// Gives the agent what the session has for it, without piling up more than it takes.
     fn feed_agent(&mut self) {
-        let queued = self
-            .machine
-            .root()
-            .function(self.agent)
-            .map_or(0, |function| function.device().host_input_queued(AGENT_PORT));
+        let agent = self.machine.device(self.agent);
+        let queued = agent.map_or(0, |device| device.host_input_queued(AGENT_PORT));
         if queued >= INPUT_AHEAD {
             return;
         }
@@ -271,8 +260,8 @@ impl Guest {
         for output in self.machine.take_output() {
             match output {
                 HostOutput::Serial(bytes) => self.console.write(&bytes),
-                HostOutput::Device { slot, channel, bytes }
-                    if slot == self.agent && channel == AGENT_PORT =>
+                HostOutput::Device { device, channel, bytes }
+                    if device == self.agent && channel == AGENT_PORT =>
                 {
                     self.session.receive(&bytes).map_err(Ending::Session)?;
                 }

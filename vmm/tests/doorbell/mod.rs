@@ -1,7 +1,7 @@
 //! A PCI device for the bare-metal PCI program: raises interrupts and writes memory when told to.
 
-use nicvisor_core::pci::{Bar, BarKind, Identity, Port, RestoreError};
-use nicvisor_core::{Context, Frame, PciDevice, Time};
+use nicvisor_core::pci::{Bar, BarKind, Identity};
+use nicvisor_core::{Context, Device, Frame, PciDevice, Port, RestoreError, Time};
 use serde_json::Value;
 
 /// Register 0: raise this vector. Register 8: store [`PATTERN`] at this address.
@@ -39,7 +39,9 @@ impl PciDevice for Doorbell {
             _ => {}
         }
     }
+}
 
+impl Device for Doorbell {
     fn receive(&mut self, _context: &mut Context<'_>, _port: u16, _frame: Frame) {}
 
     fn next_deadline(&self) -> Option<Time> {

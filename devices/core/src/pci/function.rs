@@ -7,8 +7,8 @@ use thiserror::Error;
 use super::layout::{self, Layout};
 use super::msix::Msix;
 use super::registers::{Registers, SavedRegisters};
-use super::{Bar, BarKind, Identity, PciDevice, RestoreError};
-use crate::{Context, Dma, Frame, Time};
+use super::{Bar, BarKind, Identity, PciDevice};
+use crate::{Context, Dma, Frame, RestoreError, Time};
 
 /// A device model with its configuration space, BAR decoders and MSI-X table.
 ///
@@ -144,27 +144,27 @@ impl Function {
         }
     }
 
-    /// See [`PciDevice::receive`].
+    /// See [`crate::Device::receive`].
     pub fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame) {
         self.call(context, |device, context| device.receive(context, port, frame));
     }
 
-    /// See [`PciDevice::host_input`].
+    /// See [`crate::Device::host_input`].
     pub fn host_input(&mut self, context: &mut Context<'_>, channel: u16, bytes: &[u8]) {
         self.call(context, |device, context| device.host_input(context, channel, bytes));
     }
 
-    /// See [`PciDevice::set_link`].
+    /// See [`crate::Device::set_link`].
     pub fn set_link(&mut self, context: &mut Context<'_>, port: u16, up: bool) {
         self.call(context, |device, context| device.set_link(context, port, up));
     }
 
-    /// See [`PciDevice::next_deadline`].
+    /// See [`crate::Device::next_deadline`].
     pub fn next_deadline(&self) -> Option<Time> {
         self.device.next_deadline()
     }
 
-    /// See [`PciDevice::deadline`].
+    /// See [`crate::Device::deadline`].
     pub fn deadline(&mut self, context: &mut Context<'_>) {
         self.call(context, |device, context| device.deadline(context));
     }

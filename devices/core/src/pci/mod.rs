@@ -18,13 +18,10 @@ pub use function::{BarRange, Function, IdentityError};
 pub use root::{Place, Root, Slot};
 pub use windows::{NoSpace, Windows};
 
-use serde_json::Value;
-use thiserror::Error;
+use crate::{Context, Device};
 
-use crate::{Context, Frame, Time};
-
-/// A device model with PCI registers.
-pub trait PciDevice: std::fmt::Debug {
+/// A device model with PCI registers. [`Device::reset`] is what a function-level or bus reset does to it.
+pub trait PciDevice: Device {
     /// What the configuration space says about the device. Constant for the device's life.
     fn identity(&self) -> Identity;
 
@@ -34,60 +31,6 @@ pub trait PciDevice: std::fmt::Debug {
 
     /// The guest writes `data` at `offset` of BAR `bar`.
     fn write_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &[u8]);
-
-    /// A frame arrives at the device's port number `port`. Sooner or later the device must
-    /// [`Context::settle`] it.
-    fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame);
-
-    /// Bytes from the host side for channel `channel` (console input). Devices without one ignore them.
-    fn host_input(&mut self, _context: &mut Context<'_>, _channel: u16, _bytes: &[u8]) {}
-
-    /// How many bytes of [`Self::host_input`] the guest has not taken yet. Nothing is lost however many there
-    /// are; a host that feeds a large file waits for this to shrink.
-    fn host_input_queued(&self, _channel: u16) -> usize {
-        0
-    }
-
-    /// The link of `port` goes up or down.
-    fn set_link(&mut self, _context: &mut Context<'_>, _port: u16, _up: bool) {}
-
-    /// When the device next wants [`Self::deadline`] to be called, if nothing else happens before.
-    fn next_deadline(&self) -> Option<Time>;
-
-    /// It is now at or after [`Self::next_deadline`].
-    fn deadline(&mut self, context: &mut Context<'_>);
-
-    /// Function-level or bus reset: back to power-on state. Frames inside are settled as dropped.
-    fn reset(&mut self, context: &mut Context<'_>);
-
-    /// The device's ports, in order; empty for a device that is not a NIC.
-    fn ports(&self) -> Vec<Port>;
-
-    /// The device's counters by name, in a stable order, for reports and scenario expectations.
-    fn counters(&self) -> Vec<(String, u64)>;
-
-    /// The whole state as JSON, to be shown or handed to [`Self::restore`].
-    fn save(&self) -> Value;
-
-    /// Takes over a state that [`Self::save`] of a device with the same configuration returned.
-    ///
-    /// # Errors
-    /// When `state` is not such a state; the device is then unchanged.
-    fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
-}
-
-/// A state that does not fit the device.
-#[derive(Debug, Error)]
-#[error("saved state does not fit the device: {0}")]
-pub struct RestoreError(pub String);
-
-/// One network port of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// The port's permanent MAC address.
-    pub mac: [u8; 6],
-    /// Largest IP packet that the port's link carries, in bytes.
-    pub mtu: u16,
 }
 
 /// What configuration space says about a device.

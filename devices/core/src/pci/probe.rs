@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Bar, BarKind, Function, Identity, PciDevice, Port, RestoreError};
-use crate::{Context, Frame, Time};
+use super::{Bar, BarKind, Function, Identity, PciDevice};
+use crate::{Context, Device, Frame, Port, RestoreError, Time};
 
 /// Writing `v` to offset 0 of BAR 0 raises vector `v`; writing `a` to offset 8 stores to memory at `a`.
 #[derive(Debug)]
@@ -58,7 +58,9 @@ impl PciDevice for Probe {
             _ => self.wake = Some(Time::from_nanos(self.scratch)),
         }
     }
+}
 
+impl Device for Probe {
     fn receive(&mut self, _context: &mut Context<'_>, _port: u16, _frame: Frame) {}
 
     fn next_deadline(&self) -> Option<Time> {

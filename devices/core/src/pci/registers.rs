@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::RestoreError;
+use crate::RestoreError;
 
 /// A configuration space of 4 KiB.
 #[derive(Clone, Debug)]

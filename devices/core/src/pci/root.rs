@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::layout::{HEADER_MULTI_FUNCTION, HEADER_TYPE};
 use super::registers::{Registers, SavedRegisters};
 use super::windows::{self, NoSpace, Windows};
-use super::{Bar, Function, Identity, RestoreError, layout};
-use crate::{Context, Time};
+use super::{Bar, Function, Identity, layout};
+use crate::{Context, RestoreError, Time};
 
 /// Bus 0 of PCI segment 0.
 ///

@@ -1,7 +1,7 @@
 //! A small driver.
 
 use nicvisor_core::testing::Bench;
-use nicvisor_core::{Effects, Frame, FrameId, PciDevice};
+use nicvisor_core::{Device, Effects, Frame, FrameId, PciDevice};
 use nicvisor_net::parse::parse;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

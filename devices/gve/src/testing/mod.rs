@@ -8,7 +8,7 @@ pub use driver::{ALL_CAPABILITIES, Driver, Offload, PASSED, SCRATCH, seed};
 pub use rings::{Completed, Received, RxRing, TxRing};
 
 use nicvisor_core::testing::Bench;
-use nicvisor_core::{Frame, FrameId, PciDevice};
+use nicvisor_core::{Device, Frame, FrameId, PciDevice};
 
 use crate::{Config, Gve};
 

@@ -1,6 +1,6 @@
 //! Registers, admin queue, resets.
 
-use nicvisor_core::PciDevice;
+use nicvisor_core::Device;
 use nicvisor_core::Severity;
 
 use super::{assert_clean, broken, config, counter, open};

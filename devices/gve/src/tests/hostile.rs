@@ -1,6 +1,6 @@
 //! Guests that do not play by the rules.
 
-use nicvisor_core::PciDevice;
+use nicvisor_core::{Device, PciDevice};
 use proptest::prelude::*;
 
 use super::config;

@@ -1,6 +1,6 @@
 //! Frames on their way in, and from one device to another.
 
-use nicvisor_core::{DropReason, Fate, FrameId, PciDevice};
+use nicvisor_core::{Device, DropReason, Fate, FrameId};
 use nicvisor_net::parse::IpVersion;
 use nicvisor_net::testing::Packet;
 

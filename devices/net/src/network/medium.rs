@@ -4,20 +4,20 @@ use std::io;
 
 use nicvisor_core::{DropReason, Fate, Finding, Frame, FrameId, Time};
 
-use super::{Network, PortId};
+use super::{Network, PortId, Station};
 
 /// Carries frames between ports. [`Network`] does; a layer such as [`crate::capture::Capture`] wraps another
 /// medium, looks at what goes through, and may change it.
-pub trait Medium {
+pub trait Medium: Send {
     /// A device puts a frame on its link.
     fn inject(&mut self, port: PortId, bytes: Vec<u8>, now: Time) -> Injected;
 
-    /// The frames that have arrived by `now`, in order of arrival. Each must be handed to the device behind its
-    /// port, which settles it.
-    fn poll(&mut self, now: Time) -> Vec<(PortId, Frame)>;
+    /// The frames that have arrived at the ports of `station` by `now`, in order of arrival. Each must be handed
+    /// to the device behind its port, which settles it.
+    fn poll(&mut self, station: Station, now: Time) -> Vec<(PortId, Frame)>;
 
-    /// When the next frame arrives.
-    fn next_deadline(&self) -> Option<Time>;
+    /// When the next frame arrives at a port of `station`.
+    fn next_deadline(&self, station: Station) -> Option<Time>;
 
     /// A device says what became of a frame.
     fn settle(&mut self, frame: FrameId, fate: &Fate);

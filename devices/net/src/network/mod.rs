@@ -9,12 +9,14 @@ mod ledger;
 mod link;
 mod medium;
 mod random;
+mod shared;
 mod transit;
 
 pub use ledger::{Balance, Ledger, Place, Totals};
 pub use link::{Faults, LinkConfig, PerMillion};
 pub use medium::{Injected, Medium};
 pub use random::Random;
+pub use shared::{NetworkGuard, SharedMedium};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,12 +39,19 @@ pub struct LinkId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PortId(pub u32);
 
+/// Names who takes the frames that arrive at a port: one machine of those that share the network, or an end on
+/// the host. Each lives by its own clock, and takes only its own frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Station(pub u32);
+
 /// All links, their ports, and the frames on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     links: Vec<Link>,
     ports: Vec<Port>,
-    transit: Transit,
+    /// Frames under way, by the station that they go to.
+    transit: BTreeMap<Station, Transit>,
+    stations: u32,
     ledger: Ledger,
     breaches: BTreeMap<Cow<'static, str>, u64>,
 }
@@ -52,6 +61,7 @@ pub struct Network {
 struct Port {
     name: String,
     link: LinkId,
+    station: Station,
     up: bool,
     counters: PortCounters,
     /// When the port has put its last frame on the link.
@@ -80,15 +90,22 @@ impl Network {
         Some(LinkId(position as u32))
     }
 
-    /// Adds a port to a link; its name is the one that captures and reports show.
+    /// A station that no port belongs to yet. The first is [`Station::default`].
+    pub fn add_station(&mut self) -> Station {
+        self.stations += 1;
+        Station(self.stations - 1)
+    }
+
+    /// Adds a port of `station` to a link; its name is the one that captures and reports show.
     ///
     /// # Panics
     /// When `link` is not a link of this network.
-    pub fn add_port(&mut self, link: LinkId, name: impl Into<String>) -> PortId {
+    pub fn add_port(&mut self, station: Station, link: LinkId, name: impl Into<String>) -> PortId {
         assert!((link.0 as usize) < self.links.len(), "no link {link:?}");
         self.ports.push(Port {
             name: name.into(),
             link,
+            station,
             up: true,
             counters: PortCounters::default(),
             sender_free: Time::ZERO,
@@ -164,7 +181,7 @@ impl Network {
     /// The run is over: what is still on the links is dropped as [`END_OF_RUN`]. Devices must have been reset
     /// before, so that they settle what they hold; then whatever [`Ledger::balance`] calls missing was lost.
     pub fn close(&mut self) {
-        for transit in self.transit.take_all() {
+        for transit in self.transit.values_mut().flat_map(Transit::take_all) {
             self.ledger.settle(transit.frame.id, &Fate::Dropped(END_OF_RUN));
         }
         self.ports.iter_mut().for_each(|port| port.queued = 0);
@@ -239,7 +256,7 @@ impl Network {
                 }
             };
             to.queued += copy.bytes.len();
-            self.transit.insert(due, receiver, copy);
+            self.transit.entry(to.station).or_default().insert(due, receiver, copy);
         }
         None
     }
@@ -270,9 +287,10 @@ impl Medium for Network {
         Injected { id, findings, dropped }
     }
 
-    fn poll(&mut self, now: Time) -> Vec<(PortId, Frame)> {
+    fn poll(&mut self, station: Station, now: Time) -> Vec<(PortId, Frame)> {
         let mut due = Vec::new();
-        while let Some(InTransit { receiver, frame, .. }) = self.transit.take_due(now) {
+        let arrived = |transit: &mut BTreeMap<Station, Transit>| transit.get_mut(&station)?.take_due(now);
+        while let Some(InTransit { receiver, frame, .. }) = arrived(&mut self.transit) {
             let up = self.is_up(receiver);
             let port = &mut self.ports[receiver.0 as usize];
             port.queued = port.queued.saturating_sub(frame.bytes.len());
@@ -287,8 +305,8 @@ impl Medium for Network {
         due
     }
 
-    fn next_deadline(&self) -> Option<Time> {
-        self.transit.next_deadline()
+    fn next_deadline(&self, station: Station) -> Option<Time> {
+        self.transit.get(&station)?.next_deadline()
     }
 
     fn settle(&mut self, frame: FrameId, fate: &Fate) {

@@ -17,14 +17,15 @@ fn frame(from: u8, to: u8, payload_len: usize) -> Vec<u8> {
 fn network(config: LinkConfig, ports: u32) -> (Network, Vec<PortId>) {
     let mut network = Network::new();
     let link = network.add_link(config);
-    let ports = (0..ports).map(|number| network.add_port(link, format!("p{number}"))).collect();
+    let ports = (0..ports).map(|number| network.add_port(STATION, link, format!("p{number}"))).collect();
     (network, ports)
 }
 
+const STATION: Station = Station(0);
 const LATER: Time = Time::from_nanos(1_000_000_000_000);
 
 fn receivers(network: &mut Network) -> Vec<PortId> {
-    let due = network.poll(LATER);
+    let due = network.poll(STATION, LATER);
     due.iter().for_each(|(_, frame)| network.settle(frame.id, &Fate::Delivered));
     due.into_iter().map(|(port, _)| port).collect()
 }
@@ -56,10 +57,10 @@ fn a_frame_takes_wire_time_and_delay() {
     network.inject(ports[0], bytes.clone(), now);
     network.inject(ports[0], bytes, now);
     let first = now + wire_time + Duration::from_micros(2);
-    assert_eq!(network.next_deadline(), Some(first));
-    assert!(network.poll(Time::from_nanos(first.as_nanos() - 1)).is_empty());
-    assert_eq!(network.poll(first).len(), 1);
-    assert_eq!(network.next_deadline(), Some(first + wire_time));
+    assert_eq!(network.next_deadline(STATION), Some(first));
+    assert!(network.poll(STATION, Time::from_nanos(first.as_nanos() - 1)).is_empty());
+    assert_eq!(network.poll(STATION, first).len(), 1);
+    assert_eq!(network.next_deadline(STATION), Some(first + wire_time));
 }
 
 #[test]
@@ -74,8 +75,8 @@ fn two_senders_share_the_bandwidth_to_a_receiver() {
     let wire_time = network.link(LinkId(0)).unwrap().wire_time(frame(0, 255, 1000).len());
     let mut last = Time::ZERO;
     let mut arrivals = 0;
-    while let Some(next) = network.next_deadline() {
-        for (port, _) in network.poll(next) {
+    while let Some(next) = network.next_deadline(STATION) {
+        for (port, _) in network.poll(STATION, next) {
             if port == ports[2] {
                 arrivals += 1;
                 last = next;
@@ -90,7 +91,7 @@ fn two_senders_share_the_bandwidth_to_a_receiver() {
 fn links_do_not_touch_each_other() {
     let (mut network, ports) = network(LinkConfig::named("one"), 2);
     let other = network.add_link(LinkConfig::named("other"));
-    let lonely = network.add_port(other, "lonely");
+    let lonely = network.add_port(STATION, other, "lonely");
     network.inject(ports[0], frame(1, 255, 0), Time::ZERO);
     assert_eq!(receivers(&mut network), [ports[1]]);
     assert_eq!(network.inject(lonely, frame(3, 1, 0), Time::ZERO).dropped, Some(DropReason::NO_RECEIVER));
@@ -154,7 +155,7 @@ fn a_full_queue_drops() {
 fn what_is_on_the_link_at_the_end_is_accounted_for_and_what_a_device_swallows_is_missing() {
     let (mut network, ports) = network(LinkConfig::default(), 2);
     network.inject(ports[0], frame(1, 2, 0), Time::ZERO);
-    let swallowed = network.poll(LATER)[0].1.id;
+    let swallowed = network.poll(STATION, LATER)[0].1.id;
     network.inject(ports[0], frame(1, 2, 0), LATER);
     network.close();
     let balance = network.ledger().balance();
@@ -169,7 +170,7 @@ fn faults_hit_about_as_often_as_told_and_reordered_frames_are_overtaken() {
     for number in 0..10_000u64 {
         network.inject(ports[0], frame(1, 2, 0), Time::from_nanos(number * 1000));
     }
-    let due = network.poll(LATER);
+    let due = network.poll(STATION, LATER);
     let overtaken = due.windows(2).filter(|pair| pair[0].1.id > pair[1].1.id).count();
     assert!((100..400).contains(&overtaken), "{overtaken}");
     due.iter().for_each(|(_, frame)| network.settle(frame.id, &Fate::Delivered));
@@ -217,7 +218,7 @@ fn run(steps: &[Step], config: LinkConfig) -> (Vec<(Time, PortId, Frame)>, Netwo
                 network.inject(PortId(port), bytes, now);
             }
             Step::Poll => {
-                for (port, frame) in network.poll(now) {
+                for (port, frame) in network.poll(STATION, now) {
                     network.settle(frame.id, &Fate::Delivered);
                     arrived.push((now, port, frame));
                 }

@@ -1,6 +1,6 @@
 //! All interrupt controllers of a machine and the wiring between them.
 
-use nicvisor_core::{MsiMessage, Time};
+use nicvisor_core::{MsiMessage, MsrFault, Time};
 use serde::{Deserialize, Serialize};
 
 use super::local_apic::{Request, Startup};
@@ -18,10 +18,6 @@ pub struct InterruptFabric {
     pic: PicPair,
     tsc_hz: u64,
 }
-
-/// An access that a CPU answers with a general-protection fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GeneralProtection;
 
 impl InterruptFabric {
     /// Power-on state for `cpus` CPUs (1 to 64) whose time-stamp counters run at `tsc_hz`.
@@ -165,15 +161,15 @@ impl InterruptFabric {
     ///
     /// # Errors
     /// When there is no such register in the APIC's present mode.
-    pub fn msr_read(&mut self, cpu: usize, now: Time, index: u32) -> Result<u64, GeneralProtection> {
-        let apic = self.local.get(cpu).ok_or(GeneralProtection)?;
+    pub fn msr_read(&mut self, cpu: usize, now: Time, index: u32) -> Result<u64, MsrFault> {
+        let apic = self.local.get(cpu).ok_or(MsrFault)?;
         match index {
             APIC_BASE => Ok(apic.base()),
             TSC_DEADLINE => Ok(apic.tsc_deadline()),
             X2APIC_FIRST..=X2APIC_LAST if apic.x2apic() => {
-                apic.read(index - X2APIC_FIRST, now).ok_or(GeneralProtection)
+                apic.read(index - X2APIC_FIRST, now).ok_or(MsrFault)
             }
-            _ => Err(GeneralProtection),
+            _ => Err(MsrFault),
         }
     }
 
@@ -181,32 +177,26 @@ impl InterruptFabric {
     ///
     /// # Errors
     /// When there is no such register in the APIC's present mode, or it does not take the value.
-    pub fn msr_write(
-        &mut self,
-        cpu: usize,
-        now: Time,
-        index: u32,
-        value: u64,
-    ) -> Result<(), GeneralProtection> {
+    pub fn msr_write(&mut self, cpu: usize, now: Time, index: u32, value: u64) -> Result<(), MsrFault> {
         let tsc_hz = self.tsc_hz;
-        let apic = self.local.get_mut(cpu).ok_or(GeneralProtection)?;
+        let apic = self.local.get_mut(cpu).ok_or(MsrFault)?;
         match index {
-            APIC_BASE => apic.set_base(value).then_some(()).ok_or(GeneralProtection),
+            APIC_BASE => apic.set_base(value).then_some(()).ok_or(MsrFault),
             TSC_DEADLINE => {
                 apic.set_tsc_deadline(now, value, time_of_count(value, tsc_hz));
                 Ok(())
             }
             X2APIC_FIRST..=X2APIC_LAST if apic.x2apic() => {
                 let register = index - X2APIC_FIRST;
-                let writable = super::registers::x2apic_writable(register).ok_or(GeneralProtection)?;
+                let writable = super::registers::x2apic_writable(register).ok_or(MsrFault)?;
                 if value & !writable != 0 {
-                    return Err(GeneralProtection);
+                    return Err(MsrFault);
                 }
-                let request = apic.write(register, value, now).ok_or(GeneralProtection)?;
+                let request = apic.write(register, value, now).ok_or(MsrFault)?;
                 self.carry_out(cpu, request);
                 Ok(())
             }
-            _ => Err(GeneralProtection),
+            _ => Err(MsrFault),
         }
     }
 

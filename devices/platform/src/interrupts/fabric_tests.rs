@@ -129,7 +129,7 @@ fn the_timer_reaches_the_cpu_through_the_virtual_wire() {
 fn x2apic_registers_are_msrs_and_strict() {
     let mut fabric = fabric(2);
     let now = Time::ZERO;
-    assert_eq!(fabric.msr_read(0, now, 0x802), Err(GeneralProtection), "in xAPIC mode");
+    assert_eq!(fabric.msr_read(0, now, 0x802), Err(MsrFault), "in xAPIC mode");
     for cpu in 0..2 {
         let base = fabric.msr_read(cpu, now, 0x1b).unwrap();
         fabric.msr_write(cpu, now, 0x1b, base | 0x400).unwrap();
@@ -141,10 +141,10 @@ fn x2apic_registers_are_msrs_and_strict() {
     fabric.msr_write(0, now, 0x83f, 0x66).unwrap();
     assert_eq!(fabric.acknowledge(0), Some(0x66));
     for (index, value) in [(0x802, 0), (0x80b, 1), (0x808, 0x100), (0x80e, 0), (0x831, 0), (0x83f, 0x166)] {
-        assert_eq!(fabric.msr_write(0, now, index, value), Err(GeneralProtection), "{index:#x}");
+        assert_eq!(fabric.msr_write(0, now, index, value), Err(MsrFault), "{index:#x}");
     }
     for index in [0x80b, 0x80e, 0x831, 0x83f, 0x840] {
-        assert_eq!(fabric.msr_read(0, now, index), Err(GeneralProtection), "{index:#x}");
+        assert_eq!(fabric.msr_read(0, now, index), Err(MsrFault), "{index:#x}");
     }
 }
 

@@ -9,7 +9,7 @@ mod pic;
 mod registers;
 mod timer;
 
-pub use fabric::{GeneralProtection, InterruptFabric, LOCAL_APIC_BASE};
+pub use fabric::{InterruptFabric, LOCAL_APIC_BASE};
 pub use io_apic::{IO_APIC_BASE, IoApic};
 pub use local_apic::{LocalApic, Startup};
 pub use pic::PicPair;

@@ -11,8 +11,7 @@ mod wire;
 
 use std::collections::VecDeque;
 
-use nicvisor_core::pci::{Port, RestoreError};
-use nicvisor_core::{DropReason, Fate, Frame};
+use nicvisor_core::{DropReason, Fate, Frame, Port, RestoreError};
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-use nicvisor_core::{FrameId, PciDevice};
+use nicvisor_core::{Device, FrameId};
 use nicvisor_net::testing::{Packet, assert_intact};
 use proptest::prelude::*;
 

@@ -127,7 +127,13 @@ fn input<T: Width, const IN_DX: bool>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op)
 fn output<T: Width, const IN_DX: bool>(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     let port = cpu.port_operand::<IN_DX>(op);
     cpu.require_port(env, port, T::BYTES)?;
-    cpu.port_write::<T>(env, port, cpu.get(RAX));
+    let at = env.position(cpu);
+    let registers = cpu.registers.first_chunk_mut().expect("there are more than 16");
+    if env.bus.call(at, port, registers) {
+        env.end_block();
+    } else {
+        cpu.port_write::<T>(env, port, cpu.get(RAX));
+    }
     Err(Stop::Resume)
 }
 

@@ -1,11 +1,10 @@
 //! The machine as the software CPU reaches it, during one turn of one CPU.
 
 use nicvisor_core::Time;
-use nicvisor_platform::{InterruptFabric, LOCAL_APIC_BASE};
+use nicvisor_platform::LOCAL_APIC_BASE;
 use softcpu::{Bus, Event, GeneralProtection, Position};
 
 use super::clock::Clock;
-use crate::accel::msr;
 use crate::machine::Machine;
 
 /// The machine and the clock of this turn.
@@ -52,30 +51,32 @@ impl Bus for SoftBus<'_> {
 
     fn read_port(&mut self, at: Position, port: u16, data: &mut [u8]) {
         data.fill(0xff);
-        self.machine.read_port(self.clock.after(at.executed), port, data);
+        self.machine.read_port(self.clock.after(at.executed), at.cpu, port, data);
         self.settle();
     }
 
+    fn call(&mut self, at: Position, port: u16, registers: &mut [u64; 16]) -> bool {
+        let now = self.clock.after(at.executed);
+        let called = self.machine.hypercall(now, at.cpu, port, registers);
+        if called {
+            self.settle();
+        }
+        called
+    }
+
     fn write_port(&mut self, at: Position, port: u16, data: &[u8]) {
-        self.machine.write_port(self.clock.after(at.executed), port, data);
+        self.machine.write_port(self.clock.after(at.executed), at.cpu, port, data);
         self.settle();
     }
 
     fn read_msr(&mut self, at: Position, index: u32) -> Result<u64, GeneralProtection> {
-        if !InterruptFabric::has_msr(index) {
-            return msr::read(index).ok_or(GeneralProtection);
-        }
-        let now = self.clock.after(at.executed);
-        let value = self.machine.platform_mut().interrupts.msr_read(at.cpu, now, index);
+        let value = self.machine.read_msr(self.clock.after(at.executed), at.cpu, index);
+        self.settle();
         value.map_err(|_| GeneralProtection)
     }
 
     fn write_msr(&mut self, at: Position, index: u32, value: u64) -> Result<(), GeneralProtection> {
-        if !InterruptFabric::has_msr(index) {
-            return msr::write(index, value).ok_or(GeneralProtection);
-        }
-        let now = self.clock.after(at.executed);
-        let written = self.machine.platform_mut().interrupts.msr_write(at.cpu, now, index, value);
+        let written = self.machine.write_msr(self.clock.after(at.executed), at.cpu, index, value);
         self.yielding |= index == X2APIC_INTERRUPT_COMMAND;
         self.settle();
         written.map_err(|_| GeneralProtection)

@@ -56,7 +56,7 @@ impl Soft {
     pub fn new(machine: &Machine, config: SoftConfig) -> Soft {
         let cpus = machine.config().cpus;
         Soft {
-            engine: Engine::new(machine.ram().clone(), cpus, cpuid::table(cpus)),
+            engine: Engine::new(machine.ram().clone(), cpus, cpuid::of(machine)),
             clock: Clock::new(config.instructions_per_second),
             turn: 0,
             asleep: vec![false; cpus],

@@ -2,7 +2,7 @@
 //! without asking CPUID. All others fault, as on hardware that lacks them.
 
 /// The value of register `index`; `None` when there is no such register.
-pub fn read(index: u32) -> Option<u64> {
+pub(super) fn read(index: u32) -> Option<u64> {
     match index {
         PLATFORM_ID | POWER_ON_CONFIGURATION | DEBUG_CONTROL => Some(0),
         FEATURE_CONTROL => Some(FEATURE_CONTROL_LOCKED),
@@ -12,7 +12,7 @@ pub fn read(index: u32) -> Option<u64> {
 }
 
 /// Writes register `index`; `None` when there is no such register or it does not take this value.
-pub fn write(index: u32, value: u64) -> Option<()> {
+pub(super) fn write(index: u32, value: u64) -> Option<()> {
     match index {
         // Kernels write zero before they read the revision back.
         MICROCODE_REVISION | POWER_ON_CONFIGURATION => Some(()),

@@ -1,0 +1,97 @@
+//! Carrying out what devices want.
+
+use nicvisor_core::pci::Slot;
+use nicvisor_core::{DeviceId, Frame, HostMessage, Time};
+
+use super::Machine;
+
+/// Bytes from the guest for the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostOutput {
+    /// From the serial port.
+    Serial(Vec<u8>),
+    /// From a device with a host side, such as a console port.
+    Device {
+        /// The device.
+        device: DeviceId,
+        /// The device's channel.
+        channel: u16,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Whose effects are carried out.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    Platform,
+    Hypervisor,
+    Device(DeviceId),
+    /// A function that is not a device of the machine: the host bridge.
+    Bus,
+}
+
+impl Machine {
+    /// Carries out what the last call into a device asked for.
+    pub(super) fn carry_out(&mut self, source: Source, now: Time) {
+        if self.effects.is_empty() {
+            return;
+        }
+        self.route_interrupts();
+        let mut effects = std::mem::take(&mut self.effects);
+        for (index, frame) in effects.frames.drain(..) {
+            self.transmit(source, index, frame, now);
+        }
+        for (frame, fate) in effects.fates.drain(..) {
+            self.medium.settle(frame, &fate);
+        }
+        for mut finding in effects.findings.drain(..) {
+            finding.device = self.name(source).to_owned();
+            self.medium.record_finding(&finding);
+            self.findings.push(finding);
+        }
+        for message in effects.host.drain(..) {
+            self.activity += 1;
+            self.output.extend(host_output(source, message));
+        }
+        if let Some(power) = effects.power.take() {
+            self.power = Some(power);
+        }
+        // Keep the allocations.
+        self.effects = effects;
+    }
+
+    /// Whose effects those of the function in `slot` are.
+    pub(super) fn in_slot(&self, slot: Slot) -> Source {
+        self.slots.get(&slot).map_or(Source::Bus, |id| Source::Device(*id))
+    }
+
+    fn transmit(&mut self, source: Source, index: u16, frame: Frame, now: Time) {
+        let Source::Device(id) = source else { return };
+        let Some(device) = self.devices.get(&id) else { return };
+        let Some(&port) = device.ports.get(usize::from(index)) else { return };
+        let injected = self.medium.inject(port, frame.bytes, now);
+        for mut finding in injected.findings {
+            finding.device.clone_from(&device.name);
+            self.findings.push(finding);
+        }
+    }
+
+    fn name(&self, source: Source) -> &str {
+        match source {
+            Source::Platform => "platform",
+            Source::Hypervisor => "hypervisor",
+            Source::Bus => "bus",
+            Source::Device(id) => self.devices.get(&id).map_or("", |device| &device.name),
+        }
+    }
+}
+
+fn host_output(source: Source, message: HostMessage) -> Option<HostOutput> {
+    let HostMessage { channel, bytes } = message;
+    match source {
+        Source::Platform => Some(HostOutput::Serial(bytes)),
+        Source::Device(device) => Some(HostOutput::Device { device, channel, bytes }),
+        Source::Hypervisor | Source::Bus => None,
+    }
+}
