@@ -15,6 +15,7 @@ use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
 use super::terminal::{Input, RawMode, size};
 use super::{bare, capture};
+use crate::guest::lockstep::Turn;
 use crate::guest::{Ending, Guest};
 
 pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
@@ -108,21 +109,21 @@ fn converse(guest: &mut Guest, argv: &[String]) -> Result<Exit, Ending> {
         }
         resize(guest, job, &mut shown);
         let until = guest.now() + SLICE;
-        let idle = guest.turn_or_idle(until, &mut |from, channel, data| {
+        let turn = guest.run_until(until, &mut |from, channel, data| {
             if from == job {
                 pass_on(channel, data);
             }
         })?;
-        match idle {
+        match turn {
             // The guest sleeps: so does the host, for as long.
-            Some(next) => {
+            Turn::Asleep => {
                 let now = guest.now();
-                let wake = next.unwrap_or(now + LONGEST_SLEEP).min(now + LONGEST_SLEEP);
+                let wake = guest.next_event().unwrap_or(now + LONGEST_SLEEP).min(now + LONGEST_SLEEP);
                 let slept = Instant::now();
                 feed(guest, job, input.wait(wake.since(now)), &mut input);
                 guest.skip_to((now + slept.elapsed()).min(wake));
             }
-            None => feed(guest, job, input.take(), &mut input),
+            Turn::News | Turn::Reached => feed(guest, job, input.take(), &mut input),
         }
     }
 }

@@ -8,6 +8,7 @@ mod boot;
 mod console;
 mod ending;
 mod lab;
+pub mod lockstep;
 mod names;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use agent_protocol::{
 use nicvisor_core::{DeviceId, Finding, Time};
 use nicvisor_virtio::AGENT_PORT;
 
+use lockstep::Turn;
 use names::NameSource;
 
 pub(crate) use boot::add_nics;
@@ -119,18 +121,23 @@ impl Guest {
         }
     }
 
-    /// Like [`Self::turn`], for a caller that waits for input from outside: returns `Some` with the time of the
-    /// guest's next event when all its CPUs sleep until then.
+    /// Like [`Self::turn`], for a caller that lives by the guest's time or waits for input from outside: returns
+    /// at `until`, and when all CPUs sleep.
     ///
     /// # Errors
     /// When the guest has ended.
-    pub fn turn_or_idle(&mut self, until: Time, sink: &mut Sink<'_>) -> Result<Option<Option<Time>>, Ending> {
+    pub fn run_until(&mut self, until: Time, sink: &mut Sink<'_>) -> Result<Turn, Ending> {
         match self.step(Some(until), true)? {
-            RunEvent::Output => self.take_output(sink).map(|()| None),
-            RunEvent::Idle(next) => Ok(Some(next)),
-            RunEvent::Until => Ok(None),
+            RunEvent::Output => self.take_output(sink).map(|()| Turn::News),
+            RunEvent::Idle(_) => Ok(Turn::Asleep),
+            RunEvent::Until => Ok(Turn::Reached),
             other => Err(self.ending(other)),
         }
+    }
+
+    /// When something happens to the guest next while it sleeps.
+    pub fn next_event(&self) -> Option<Time> {
+        self.machine.next_deadline()
     }
 
     /// Lets the guest's time pass while it sleeps.
