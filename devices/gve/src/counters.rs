@@ -1,6 +1,5 @@
 //! What the device counted since power-on.
 
-use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 
 macro_rules! counters {
@@ -53,17 +52,4 @@ counters! {
     management_interrupts,
     /// Resets by the driver or the bus.
     resets,
-}
-
-/// What the driver handed over, by name.
-pub(crate) fn handed(stats: &HandedStats) -> [(&'static str, u64); 7] {
-    [
-        ("tx_packets", stats.packets),
-        ("tx_packet_bytes", stats.bytes),
-        ("tx_tso_packets", stats.segmented),
-        ("tx_ipv4_max", stats.longest_ipv4),
-        ("tx_ipv6_max", stats.longest_ipv6),
-        ("tx_ipv4_above_64k", stats.big_ipv4),
-        ("tx_ipv6_above_64k", stats.big_ipv6),
-    ]
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::admin::{AdminQueue, Capabilities, FlowRules, Resources, RssState, StatsReport};
 use crate::config::{Config, ConfigError};
-use crate::counters::{self, Counters};
+use crate::counters::Counters;
 use crate::doorbells;
 use crate::registers::{self, DeviceStatus, Registers};
 use crate::rx::RxQueue;
@@ -194,7 +194,7 @@ impl Device for Gve {
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
-        let handed = counters::handed(&self.state.handed);
+        let handed = self.state.handed.list();
         let mut counters: Vec<_> = handed.map(|(name, value)| (name.to_owned(), value)).into();
         counters.extend(self.state.counters.list());
         counters.push(("admin_commands".to_owned(), self.state.admin.executed));

@@ -13,8 +13,8 @@
 //!    judged by [`check::check_wire`], and, if a [`capture::Capture`] is stacked on the network, is captured
 //!    together with what was found;
 //! 4. the link's switch decides who gets it and when; the machine polls and hands it to the receiving device;
-//! 5. the receiving device finds the headers with [`parse::parse`], picks a queue by [`rss::Rss`], writes the
-//!    frame to guest memory, and says what became of it: [`network::Medium::settle`] closes its account.
+//! 5. the receiving device finds the headers with [`parse::parse`], judges the checksums by
+//!    [`verdict::Verdicts`], picks a queue by [`rss::Rss`], writes the frame to guest memory, and says what became of it: [`network::Medium::settle`] closes its account.
 //!
 //! At the end of a run the ledger must balance: every frame was delivered, or dropped with a reason.
 //!
@@ -36,6 +36,7 @@ pub mod rules;
 pub mod stats;
 pub mod testing;
 pub mod tso;
+pub mod verdict;
 pub mod wire;
 
 pub use rules::RULES;

@@ -77,6 +77,19 @@ impl HandedStats {
         *longest = (*longest).max(length_u64);
         self.sizes.record(length);
     }
+
+    /// The counters that reports and scenarios show of every device, by name.
+    pub fn list(&self) -> [(&'static str, u64); 7] {
+        [
+            ("tx_packets", self.packets),
+            ("tx_packet_bytes", self.bytes),
+            ("tx_tso_packets", self.segmented),
+            ("tx_ipv4_max", self.longest_ipv4),
+            ("tx_ipv6_max", self.longest_ipv6),
+            ("tx_ipv4_above_64k", self.big_ipv4),
+            ("tx_ipv6_above_64k", self.big_ipv6),
+        ]
+    }
 }
 
 /// A histogram of sizes: by power of two, and exact for the sizes seen first.

@@ -1,7 +1,8 @@
 //! Packets to test with: for this crate's own tests and those of device models built on it. Checksums and
 //! lengths are computed here word by word and not with the code under test.
 
-use crate::parse::IpVersion;
+use crate::parse::{IpVersion, parse};
+use crate::verdict::pseudo_header;
 
 /// A TCP or UDP packet in an Ethernet frame, correct in all its fields unless made otherwise afterwards.
 #[derive(Clone, Debug)]
@@ -158,6 +159,20 @@ pub fn vxlan(version: IpVersion, inner: &[u8]) -> Vec<u8> {
         frame[field..field + 2].fill(0);
     }
     frame
+}
+
+/// Leaves in the checksum field of a TCP or UDP `frame` what a driver leaves there: the pseudo header's sum,
+/// without the length for a packet to be segmented.
+///
+/// # Panics
+/// When the frame has no such field.
+pub fn seed(frame: &mut [u8], lso: bool) {
+    let layers = parse(frame);
+    let (ip, transport) = (layers.ip.expect("IP"), layers.transport.expect("TCP or UDP"));
+    let length = if lso { 0 } else { frame.len() - transport.offset };
+    let sum = pseudo_header(frame, &ip, length as u32).fold();
+    let field = transport.checksum_offset().expect("checksum");
+    frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Whether IPv4 header checksum, length fields and transport checksum of a frame made by [`Packet`] are right,

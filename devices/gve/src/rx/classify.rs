@@ -1,8 +1,8 @@
 //! What the device finds out about a frame as it arrives: packet type, checksum verdicts, hash.
 
 use nicvisor_core::Frame;
-use nicvisor_net::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
-use nicvisor_net::parse::{Ip, IpVersion, Layers, Transport, TransportKind, parse};
+use nicvisor_net::parse::{Ip, IpVersion, Layers, TransportKind, parse};
+use nicvisor_net::verdict::Verdicts;
 use serde::{Deserialize, Serialize};
 
 use super::ptype::{self, L3, L4};
@@ -27,7 +27,7 @@ impl Arrival {
         let (l3, l4) = types(&layers);
         Arrival {
             packet_type: ptype::number(l3, l4),
-            status: verdicts(&frame.bytes, &layers, l4).bits(),
+            status: status(&frame.bytes, &layers).bits(),
             ipv6_ex_add: layers.ip.as_ref().is_some_and(|ip| has_routing_or_destination(&frame.bytes, ip)),
             hash: rss.hash(&frame.bytes, &layers),
             frame,
@@ -61,56 +61,14 @@ fn types(layers: &Layers) -> (L3, L4) {
     (l3, l4)
 }
 
-fn verdicts(frame: &[u8], layers: &Layers, l4: L4) -> CompletionStatus {
+fn status(frame: &[u8], layers: &Layers) -> CompletionStatus {
+    let processed = layers.ip.is_some() && layers.problem.is_none();
+    let Verdicts { ip, transport } = Verdicts::of(frame, layers);
     let mut status = CompletionStatus::empty();
-    let Some(ip) = layers.ip.as_ref().filter(|_| layers.problem.is_none()) else { return status };
-    status |= CompletionStatus::L3_L4_PROCESSED;
-    if ip.version == IpVersion::V4 && !Sum::of(&frame[ip.offset..ip.transport_offset()]).is_valid() {
-        status |= CompletionStatus::CHECKSUM_IP_ERROR;
-    }
-    if let Some(transport) = layers.transport
-        && matches!(l4, L4::Tcp | L4::Udp | L4::Icmp)
-        && !transport_is_valid(frame, ip, transport)
-    {
-        status |= CompletionStatus::CHECKSUM_L4_ERROR;
-    }
+    status.set(CompletionStatus::L3_L4_PROCESSED, processed);
+    status.set(CompletionStatus::CHECKSUM_IP_ERROR, ip == Some(false));
+    status.set(CompletionStatus::CHECKSUM_L4_ERROR, transport == Some(false));
     status
-}
-
-/// Whether the transport checksum is right. UDP over IPv4 may go without one (RFC 768).
-fn transport_is_valid(frame: &[u8], ip: &Ip, transport: Transport) -> bool {
-    let Some(segment) = frame.get(transport.offset..ip.end) else { return false };
-    let unused = transport
-        .checksum_offset()
-        .and_then(|field| frame.get(field..field + 2))
-        .is_some_and(|field| field == [0, 0]);
-    if unused && transport.kind == TransportKind::Udp {
-        return ip.version == IpVersion::V4;
-    }
-    let pseudo = match transport.kind {
-        TransportKind::Icmp => Sum::ZERO,
-        _ => pseudo_header(frame, ip, segment.len() as u32),
-    };
-    pseudo.plus(Sum::of(segment)).is_valid()
-}
-
-/// The pseudo header's sum for `ip`, whose header is inside `frame`.
-pub(crate) fn pseudo_header(frame: &[u8], ip: &Ip, length: u32) -> Sum {
-    let field = |offset: usize| frame.get(ip.offset + offset..);
-    match ip.version {
-        IpVersion::V4 => {
-            match (field(12).and_then(<[u8]>::first_chunk), field(16).and_then(<[u8]>::first_chunk)) {
-                (Some(source), Some(destination)) => pseudo_ipv4(*source, *destination, ip.protocol, length),
-                _ => Sum::ZERO,
-            }
-        }
-        IpVersion::V6 => {
-            match (field(8).and_then(<[u8]>::first_chunk), field(24).and_then(<[u8]>::first_chunk)) {
-                (Some(source), Some(destination)) => pseudo_ipv6(source, destination, ip.protocol, length),
-                _ => Sum::ZERO,
-            }
-        }
-    }
 }
 
 /// Whether an IPv6 packet has a routing or destination options header.

@@ -12,7 +12,6 @@ use crate::config::Defect;
 use crate::device::Gve;
 use crate::rules;
 use classify::Arrival;
-pub(crate) use classify::pseudo_header;
 use queue::Delivery;
 
 impl Gve {

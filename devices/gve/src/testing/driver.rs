@@ -2,11 +2,9 @@
 
 use nicvisor_core::testing::Bench;
 use nicvisor_core::{Device, Effects, Frame, FrameId, PciDevice};
-use nicvisor_net::parse::parse;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::rings::{Completed, Received, RxRing, TxRing};
-use crate::rx::pseudo_header;
 use crate::wire::admin::{
     Command, ConfigureDeviceResources, CreateRxQueue, CreateTxQueue, DescribeDevice, DriverInfo, Id, Opcode,
     QueueResources, RAW_ADDRESSING, VerifyDriverCompatibility,
@@ -382,20 +380,6 @@ impl Driver {
     pub fn effects(&mut self) -> Effects {
         self.bench.take_effects()
     }
-}
-
-/// Leaves in the checksum field of a TCP or UDP `frame` what a driver leaves there: the pseudo header's sum,
-/// without the length for a packet to be segmented.
-///
-/// # Panics
-/// When the frame has no such field.
-pub fn seed(frame: &mut [u8], tso: bool) {
-    let layers = parse(frame);
-    let (ip, transport) = (layers.ip.expect("IP"), layers.transport.expect("TCP or UDP"));
-    let length = if tso { 0 } else { frame.len() - transport.offset };
-    let sum = pseudo_header(frame, &ip, length as u32).fold();
-    let field = transport.checksum_offset().expect("checksum");
-    frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Admin queue, one page.

@@ -4,7 +4,7 @@
 mod driver;
 mod rings;
 
-pub use driver::{ALL_CAPABILITIES, Driver, Offload, PASSED, SCRATCH, seed};
+pub use driver::{ALL_CAPABILITIES, Driver, Offload, PASSED, SCRATCH};
 pub use rings::{Completed, Received, RxRing, TxRing};
 
 use nicvisor_core::testing::Bench;

@@ -2,13 +2,13 @@
 
 use nicvisor_core::{Device, DropReason, Fate, FrameId};
 use nicvisor_net::parse::IpVersion;
-use nicvisor_net::testing::Packet;
+use nicvisor_net::testing::{Packet, seed};
 
 use super::{assert_clean, config, counter, open};
 use crate::Config;
 use crate::config::Defect;
 use crate::interrupts::{ENABLE, INTERVAL_SHIFT, ITR_NO_UPDATE};
-use crate::testing::{Driver, Offload, seed};
+use crate::testing::{Driver, Offload};
 use crate::wire::rx::CompletionStatus;
 
 fn received(driver: &mut Driver) -> Vec<crate::testing::Received> {

@@ -2,13 +2,13 @@
 
 use nicvisor_net::check::check_wire;
 use nicvisor_net::parse::IpVersion;
-use nicvisor_net::testing::{Packet, assert_intact};
+use nicvisor_net::testing::{Packet, assert_intact, seed};
 use proptest::prelude::*;
 
 use super::{assert_clean, broken, config, counter, open};
 use crate::Config;
 use crate::config::Defect;
-use crate::testing::{Completed, Driver, Offload, seed};
+use crate::testing::{Completed, Driver, Offload};
 use crate::wire::tx::{PacketDescriptor, TsoContext};
 
 fn tso(packet: &Packet, mss: u16) -> (Vec<u8>, Offload) {

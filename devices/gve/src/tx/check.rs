@@ -2,6 +2,7 @@
 
 use nicvisor_core::{Context, Rule};
 use nicvisor_net::check::{Handed as Asked, Limits, check_handed, evidence};
+use nicvisor_net::verdict::wrong_seed;
 
 use super::TxQueue;
 use super::fetch::{Packet, Piece};
@@ -9,7 +10,6 @@ use super::send::{Handed, checksum_field, request};
 use crate::config::MAX_FRAME;
 use crate::device::Gve;
 use crate::rules;
-use crate::rx::pseudo_header;
 use crate::wire::tx::{MAX_DATA_DESCRIPTORS, MAX_HEADER_SIZE, MIN_TSO_MSS, RawDescriptor, TsoContext};
 
 impl Gve {
@@ -89,18 +89,14 @@ impl Gve {
     fn check_checksum_request(&self, context: &mut Context<'_>, queue: &TxQueue, handed: &Handed<'_>) {
         let Handed { bytes, layers, .. } = handed;
         let whole = layers.ip.as_ref().filter(|ip| ip.fragment.is_none());
-        let field = layers.transport.and_then(|transport| Some((transport, checksum_field(transport)?)));
-        let (Some(ip), Some((transport, field))) = (whole, field) else {
+        let transport = layers.transport.filter(|transport| checksum_field(*transport).is_some());
+        let (Some(ip), Some(transport)) = (whole, transport) else {
             let message = format!("ethertype {:#06x}, {:?}", layers.ethertype, layers.problem);
             self.report_packet(context, queue, handed, &rules::TX_CHECKSUM_PROTOCOL, message);
             return;
         };
-        let Some(seed) = bytes.get(field..field + 2) else { return };
-        let seed = u16::from_be_bytes([seed[0], seed[1]]);
-        let expected = pseudo_header(bytes, ip, ip.end.saturating_sub(transport.offset) as u32);
-        // Zero and all ones are the same number.
-        if seed % 0xffff != expected.fold() % 0xffff {
-            let message = format!("checksum field holds {seed:#06x}, expected {:#06x}", expected.fold());
+        if let Some((found, expected)) = wrong_seed(bytes, ip, &transport) {
+            let message = format!("checksum field holds {found:#06x}, expected {expected:#06x}");
             self.report_packet(context, queue, handed, &rules::TX_CHECKSUM_SEED, message);
         }
     }

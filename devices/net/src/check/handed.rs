@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Breach, breach};
-use crate::checksum::{Partial, Sum, pseudo_ipv4, pseudo_ipv6};
+use crate::checksum::{Partial, Sum};
 use crate::parse::{Ip, IpVersion, Layers, Transport, parse};
 use crate::rules;
 use crate::tso::{LsoKind, LsoRequest, Seed};
-use crate::wire::{Ipv4Header, Ipv6Header, TcpHeader, flag, view};
+use crate::verdict::pseudo_header;
+use crate::wire::{Ipv6Header, TcpHeader, flag, view};
 
 /// What the descriptor of a packet asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,13 +176,7 @@ fn check_seed(
         Seed::WithoutLength => 0,
         Seed::WithLength => (packet.len() - transport.offset) as u32,
     };
-    let expected = match ip.version {
-        IpVersion::V4 => view::<Ipv4Header>(packet, ip.offset)
-            .map(|header| pseudo_ipv4(header.source, header.destination, ip.protocol, length)),
-        IpVersion::V6 => view::<Ipv6Header>(packet, ip.offset)
-            .map(|header| pseudo_ipv6(&header.source, &header.destination, ip.protocol, length)),
-    };
-    let Some(expected) = expected else { return };
+    let expected = pseudo_header(packet, ip, length);
     let found = transport
         .checksum_offset()
         .and_then(|at| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
@@ -197,6 +192,7 @@ fn check_seed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::pseudo_ipv4;
     use crate::testing::{Packet, vxlan};
 
     const LIMITS: Limits = Limits { max_lso: 262_143, min_mss: 88, mtu: 1500 };
