@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::config::{Config, ConfigError};
 use crate::control::DriverVersion;
+use crate::data::DataPath;
 use crate::hwc::Channel;
 use crate::objects::{Objects, Taker};
 use crate::queue::{Queues, Rung};
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     /// By number.
     pub(crate) vports: Vec<VPort>,
+    /// By vPort number.
+    pub(crate) data: Vec<DataPath>,
     /// Resets by the bus since power-on.
     pub(crate) resets: u64,
 }
@@ -48,6 +51,7 @@ impl State {
             objects: Objects::new(config),
             queues: Queues::default(),
             vports: (0..config.ports).map(|index| VPort::new(config, index)).collect(),
+            data: vec![DataPath::default(); config.ports.into()],
             resets: 0,
         }
     }
@@ -73,7 +77,8 @@ impl Mana {
     pub(crate) fn ring(&mut self, context: &mut Context<'_>, page: u32, offset: u64, value: u64) {
         match self.state.queues.doorbell(context, page, offset, value) {
             Some(Rung::Send(queue)) if queue == self.state.channel.send_queue() => self.run_channel(context),
-            Some(Rung::Send(_) | Rung::Receive(_)) | None => (),
+            Some(Rung::Send(queue) | Rung::Receive(queue)) => self.run_work_queue(context, queue),
+            None => (),
         }
     }
 
@@ -86,6 +91,7 @@ impl Mana {
         state.channel.failures = old.channel.failures;
         state.queues.counters = old.queues.counters;
         state.resets = old.resets;
+        state.data = old.data;
         state.vports = old.vports;
         state.vports.iter_mut().for_each(VPort::reset);
     }
@@ -179,7 +185,8 @@ impl Device for Mana {
         if !self.is_for(port, &frame.bytes) {
             return context.settle(frame.id, Fate::Dropped(DropReason::FILTERED));
         }
-        context.settle(frame.id, Fate::Dropped(DropReason::NOT_READY));
+        self.receive_frame(context, port, frame);
+        self.ignore(context);
     }
 
     fn set_link(&mut self, context: &mut Context<'_>, port: u16, up: bool) {
@@ -196,10 +203,11 @@ impl Device for Mana {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.state.queues.next_deadline()
+        self.state.queues.next_deadline().into_iter().chain(self.data_deadline()).min()
     }
 
     fn deadline(&mut self, context: &mut Context<'_>) {
+        self.run_data_deadline(context);
         self.state.queues.deadline(context);
         self.ignore(context);
     }
@@ -229,7 +237,8 @@ impl Device for Mana {
             ("interrupts", queues.interrupts),
             ("resets", self.state.resets),
         ];
-        own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        self.data_counters().into_iter().chain(own).collect()
     }
 
     fn save(&self) -> Value {
@@ -254,6 +263,9 @@ impl State {
         }
         if self.channel.established != self.queues.events.contains_key(&self.channel.event_queue()) {
             return Err("a hardware channel without its queues".to_owned());
+        }
+        if self.data.len() != self.vports.len() || !self.data.iter().all(|path| path.receiver.is_sound()) {
+            return Err("vPorts whose received frames are miscounted".to_owned());
         }
         match self.queues.is_sound() {
             true => Ok(()),

@@ -3,14 +3,17 @@
 
 pub mod config;
 mod control;
+mod data;
 mod device;
 mod hwc;
 mod objects;
 pub mod queue;
 mod registers;
 pub mod rules;
+pub mod rx;
 mod shared_memory;
 pub mod statistics;
+pub mod tx;
 pub mod vport;
 pub mod wire;
 

@@ -5,10 +5,9 @@ use nicvisor_core::Context;
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
 use crate::objects::{Taker, WorkQueueObject};
-use crate::queue::{Completion, CompletionQueue, Moderation, WorkQueue, WorkQueueKind};
+use crate::queue::{CompletionQueue, Moderation, WorkQueue, WorkQueueKind};
 use crate::rules::control as rules;
 use crate::wire::Status;
-use crate::wire::completion::{CqeType, RxCompletion};
 use crate::wire::gdma_requests::{Handle, queue_type};
 use crate::wire::mana_requests::{
     CREATE_WQ_OBJECT_V1, CreateWqObject, CreateWqObjectResponse, DestroyWqObject,
@@ -93,16 +92,15 @@ impl Mana {
                 "receive queue object {handle:#x} fenced, which does not exist"
             )));
         };
-        let fence = RxCompletion { kind: CqeType::RxObjectFence as u8, ..RxCompletion::default() };
-        let completion =
-            Completion { work_queue: object.work_queue, is_send: false, payload: fence.encode() };
-        self.state.queues.complete(context, object.completion_queue, completion);
+        let object = *object;
+        self.fence_receive_queue(context, &object);
         Ok(Answer::done())
     }
 
     /// Takes a work queue object apart. Frames that waited for its buffers are lost.
-    pub(crate) fn remove_work_queue_object(&mut self, _context: &mut Context<'_>, handle: u64) {
+    pub(crate) fn remove_work_queue_object(&mut self, context: &mut Context<'_>, handle: u64) {
         let Some(object) = self.state.objects.work_queues.remove(&handle) else { return };
+        self.discard_received(context, &object);
         let index = usize::from(object.vport);
         if let Some(vport) = self.state.vports.get_mut(index) {
             vport.steering.forget(object.work_queue);

@@ -61,4 +61,72 @@ rules! {
         "An event queue is large enough for all events that are not consumed"
         "Events are lost; the driver reports an overflow."
         "Linux gdma.h: comment at struct gdma_queue; gdma_main.c: mana_gd_process_eq_events";
+    TX_OOB_SIZE Error "mana-tx-oob-size"
+        "Out-of-band data is 8 bytes in the short and 24 bytes in the long format, and the format is one that the vPort allows"
+        "The packet is dropped with CQE_TX_INVALID_OOB."
+        "Linux mana.h: struct mana_tx_short_oob, struct mana_tx_long_oob; mana_en.c: mana_start_xmit, mana_cfg_vport";
+    TX_OOB_RESERVED Error "mana-tx-oob-reserved"
+        "Reserved bits of the long out-of-band data are 0"
+        "The device may take them for something else."
+        "Linux mana.h: struct mana_tx_long_oob";
+    TX_VP_OFFSET Error "mana-tx-vp-offset"
+        "A packet carries the number of the vPort that its queue was created for"
+        "The packet is dropped with CQE_TX_VPORT_IDX_OUT_OF_RANGE."
+        "Linux mana_en.c: mana_cfg_vport, mana_start_xmit";
+    TX_VSQ_FRAME Error "mana-tx-vsq-frame"
+        "A packet carries its send queue's number without the low ten bits"
+        "The packet is dropped with CQE_TX_INVALID_OOB."
+        "Linux mana.h: struct mana_txq, vsq_frame";
+    TX_VCQ_NUM Error "mana-tx-vcq-num"
+        "A packet carries the number of its send queue's completion queue"
+        "The completion goes to a queue that does not expect it."
+        "Linux mana_en.c: mana_start_xmit, vcq_num";
+    TX_VPORT Error "mana-tx-vport"
+        "Packets are only sent by a vPort that is configured for sending, from queues of the protection domain it was configured with"
+        "The packet is dropped with CQE_TX_VPORT_DISABLED."
+        "Linux mana_en.c: mana_cfg_vport";
+    TX_BUFFER_ADDRESS Error "mana-tx-buffer-address"
+        "Packets are in memory that the device can reach"
+        "The packet is lost."
+        "Linux mana_en.c: mana_map_skb";
+    TX_FRAME_SIZE Error "mana-tx-frame-size"
+        "A packet that is not to be segmented has at least an Ethernet header and is no longer than the MTU"
+        "The packet is dropped with CQE_TX_MTU_DROP or CQE_TX_HDR_PROCESSING_ERROR."
+        "Linux mana.h: enum mana_cqe_type; mana_en.c: mana_probe_port";
+    TX_OUTER_IP Error "mana-tx-outer-ip"
+        "An offload says by is_outer_ipv4 or is_outer_ipv6 which IP header the packet starts with"
+        "The device looks for the headers in the wrong place."
+        "Linux mana_en.c: mana_start_xmit";
+    TX_TRANS_OFF Error "mana-tx-trans-off"
+        "A TCP offload says by trans_off where the outermost transport header starts"
+        "The device changes bytes that are no header."
+        "Linux mana.h: trans_off; mana_en.c: mana_start_xmit";
+    TX_CHECKSUM_REQUEST Error "mana-tx-checksum-request"
+        "A checksum is asked for that the packet has, of one protocol; a packet to be segmented asks for that of TCP"
+        "The frame leaves with a wrong checksum."
+        "Linux mana_en.c: mana_checksum_info, mana_start_xmit";
+    TX_CHECKSUM_SEED Error "mana-tx-checksum-seed"
+        "A checksum field that the device is to fill in holds the pseudo header's sum"
+        "The frame leaves with a wrong checksum."
+        "Linux include/linux/skbuff.h: CHECKSUM_PARTIAL";
+    TX_LSO_REQUEST Error "mana-tx-lso-request"
+        "A packet to be segmented has a segment size and its headers in the first element of its list, others have neither"
+        "The packet is dropped with CQE_TX_INVALID_OOB."
+        "Linux gdma_main.c: mana_gd_write_client_oob; mana_en.c: mana_start_xmit";
+    TX_LSO_HEADERS Error "mana-tx-lso-headers"
+        "A packet to be segmented has just its headers in the first of at least two elements, of as many bytes as last_vbytes says"
+        "The packet is dropped, or its headers and payload are mixed up."
+        "Linux mana_en.c: comment at mana_fix_skb_head; gdma_main.c: mana_gd_write_client_oob";
+    TX_ENCAP Error "mana-tx-encap"
+        "A tunnel's out-of-band data says where the frame and the IP header inside are and of which version"
+        "The device changes bytes that are no header."
+        "Linux mana.h: struct mana_tx_long_oob";
+    RX_WQE Error "mana-rx-wqe"
+        "An entry of a receive queue has 8 bytes of inline data and asks for nothing that only send queues have"
+        "The queue stops."
+        "Linux gdma_main.c: mana_gd_post_work_request";
+    RX_BUFFER_ADDRESS Error "mana-rx-buffer-address"
+        "Receive buffers are in memory that the device can reach"
+        "The device writes over foreign memory or stops with a bus error."
+        "Linux mana_en.c: mana_fill_rx_oob";
 }

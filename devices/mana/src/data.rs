@@ -1,0 +1,92 @@
+//! The data path of the device: to which vPort a work queue or a frame belongs.
+
+use nicvisor_core::{Context, DropReason, Fate, Frame, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::device::Mana;
+use crate::objects::WorkQueueObject;
+use crate::rx::Receiver;
+use crate::tx::Transmitter;
+
+/// The data path of one vPort.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DataPath {
+    pub(crate) transmitter: Transmitter,
+    pub(crate) receiver: Receiver,
+}
+
+impl Mana {
+    /// The driver posted entries to work queue `queue` of a vPort.
+    pub(crate) fn run_work_queue(&mut self, context: &mut Context<'_>, queue: u32) {
+        let state = &mut self.state;
+        let object = state.objects.work_queues.values().find(|object| object.work_queue == queue);
+        let Some(WorkQueueObject { send, vport, .. }) = object.copied() else { return };
+        let index = usize::from(vport);
+        let (Some(vport), Some(path)) = (state.vports.get_mut(index), state.data.get_mut(index)) else {
+            return;
+        };
+        if send {
+            path.transmitter.process(context, &self.config, &mut state.queues, vport, queue);
+        } else {
+            path.receiver.ring(context, &self.config, &mut state.queues, vport, queue);
+        }
+    }
+
+    /// A frame for vPort number `port` arrives.
+    pub(crate) fn receive_frame(&mut self, context: &mut Context<'_>, port: u16, frame: Frame) {
+        let state = &mut self.state;
+        let index = usize::from(port);
+        match (state.vports.get_mut(index), state.data.get_mut(index)) {
+            (Some(vport), Some(path)) => {
+                path.receiver.receive(context, &self.config, &mut state.queues, vport, frame);
+            }
+            _ => context.settle(frame.id, Fate::Dropped(DropReason::NOT_READY)),
+        }
+    }
+
+    /// Completes everything that was received in a receive queue, and says so.
+    pub(crate) fn fence_receive_queue(&mut self, context: &mut Context<'_>, object: &WorkQueueObject) {
+        let state = &mut self.state;
+        if let Some(path) = state.data.get_mut(usize::from(object.vport)) {
+            path.receiver.fence(context, &mut state.queues, object.work_queue);
+        }
+    }
+
+    /// Drops the frames of a receive queue that is about to be destroyed.
+    pub(crate) fn discard_received(&mut self, context: &mut Context<'_>, object: &WorkQueueObject) {
+        if let Some(path) = self.state.data.get_mut(usize::from(object.vport)) {
+            path.receiver.discard(context, object.work_queue);
+        }
+    }
+
+    /// When the data path next has something to do.
+    pub(crate) fn data_deadline(&self) -> Option<Time> {
+        self.state.data.iter().filter_map(|path| path.receiver.next_deadline()).min()
+    }
+
+    /// Announces received packets that have waited for others long enough.
+    pub(crate) fn run_data_deadline(&mut self, context: &mut Context<'_>) {
+        let state = &mut self.state;
+        state.data.iter_mut().for_each(|path| path.receiver.deadline(context, &mut state.queues));
+    }
+
+    /// The counters of all vPorts together, by name.
+    pub(crate) fn data_counters(&self) -> Vec<(String, u64)> {
+        let mut counters: Vec<(String, u64)> = Vec::new();
+        for DataPath { transmitter, receiver } in &self.state.data {
+            let lists = [
+                &transmitter.handed.list()[..],
+                &transmitter.counters.list()[..],
+                &receiver.counters.list()[..],
+            ];
+            for (index, (name, value)) in lists.concat().into_iter().enumerate() {
+                match counters.get_mut(index) {
+                    Some((_, total)) if name.ends_with("_max") => *total = (*total).max(value),
+                    Some((_, total)) => *total += value,
+                    None => counters.push((name.to_owned(), value)),
+                }
+            }
+        }
+        counters
+    }
+}
