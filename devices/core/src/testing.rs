@@ -1,9 +1,12 @@
 //! Support for testing device models without a guest: a piece of memory, a clock and the effects of the last
-//! call. Used by every device crate's tests, benches and fuzz targets.
+//! call; and a device in such a machine. Used by every device crate's tests, benches and fuzz targets.
+
+use std::ops::Range;
 
 use nicvisor_memory::{GuestRam, allocate};
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::{Context, Dma, Duration, Effects, Time};
+use crate::{Context, Dma, Duration, Effects, Frame, FrameId, PciDevice, Time};
 
 /// A machine that has nothing but memory and time.
 #[derive(Debug)]
@@ -53,3 +56,87 @@ impl Default for Bench {
         Bench::with_memory(16 << 20)
     }
 }
+
+/// A device in a machine that has nothing but memory and time: what drivers for tests are built on.
+#[derive(Debug)]
+pub struct Harness<D> {
+    /// The device.
+    pub device: D,
+    /// Its memory and time, and the effects of calls so far.
+    pub bench: Bench,
+    heap: Range<u64>,
+}
+
+impl<D: PciDevice> Harness<D> {
+    /// `device` with `size` bytes of memory, of which [`Self::allocate`] hands out those in `heap`.
+    ///
+    /// # Panics
+    /// When the host has not that much address space.
+    pub fn new(device: D, size: u64, heap: Range<u64>) -> Harness<D> {
+        Harness { device, bench: Bench::with_memory(size), heap }
+    }
+
+    /// Memory that nothing else uses, page-aligned.
+    ///
+    /// # Panics
+    /// When there is no more.
+    pub fn allocate(&mut self, length: u64) -> u64 {
+        let address = self.heap.start;
+        self.heap.start += length.next_multiple_of(PAGE);
+        assert!(self.heap.start <= self.heap.end, "test memory used up");
+        address
+    }
+
+    /// Calls into the device.
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut D, &mut Context<'_>) -> R) -> R {
+        let device = &mut self.device;
+        self.bench.call(|context| call(device, context))
+    }
+
+    /// Reads `N` bytes of a BAR.
+    pub fn read_bar<const N: usize>(&mut self, bar: u8, offset: u64) -> [u8; N] {
+        let mut data = [0xff; N];
+        self.call(|device, context| device.read_bar(context, bar, offset, &mut data));
+        data
+    }
+
+    /// Writes to a BAR.
+    pub fn write_bar(&mut self, bar: u8, offset: u64, data: &[u8]) {
+        self.call(|device, context| device.write_bar(context, bar, offset, data));
+    }
+
+    /// Reads a structure from memory.
+    ///
+    /// # Panics
+    /// When it is not in memory.
+    pub fn read<T: FromBytes + IntoBytes>(&self, address: u64) -> T {
+        self.bench.dma().read_object(address).expect("in memory")
+    }
+
+    /// Writes to memory.
+    ///
+    /// # Panics
+    /// When it is not in memory.
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        self.bench.dma().write(address, bytes).expect("in memory");
+    }
+
+    /// Has a frame arrive at port number `port`.
+    pub fn arrive(&mut self, port: u16, id: u64, bytes: Vec<u8>) {
+        let frame = Frame { id: FrameId(id), bytes };
+        self.call(|device, context| device.receive(context, port, frame));
+    }
+
+    /// Lets time pass, and the device do what is then due.
+    pub fn advance(&mut self, duration: Duration) {
+        self.bench.advance(duration);
+        self.call(|device, context| device.deadline(context));
+    }
+
+    /// Takes the effects of all calls since the last time.
+    pub fn effects(&mut self) -> Effects {
+        self.bench.take_effects()
+    }
+}
+
+const PAGE: u64 = 4096;

@@ -1,8 +1,8 @@
 //! A small driver.
 
-use nicvisor_core::testing::Bench;
-use nicvisor_core::{Device, Effects, Frame, FrameId, PciDevice};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use nicvisor_core::Effects;
+use nicvisor_core::testing::Harness;
+use zerocopy::{Immutable, IntoBytes};
 
 use super::rings::{Completed, Received, RxRing, TxRing};
 use crate::wire::admin::{
@@ -15,10 +15,8 @@ use crate::{Config, ConfigError, Gve, QueueFormat};
 /// A device with memory and a driver for it.
 #[derive(Debug)]
 pub struct Driver {
-    /// The device.
-    pub device: Gve,
-    /// Its memory and time, and the effects of calls so far.
-    pub bench: Bench,
+    /// The device, its memory and time.
+    pub harness: Harness<Gve>,
     /// TX queues, by id.
     pub tx: Vec<TxRing>,
     /// RX queues, by id.
@@ -26,7 +24,6 @@ pub struct Driver {
     /// Doorbell indices of the notification blocks.
     pub interrupts: Vec<u32>,
     commands: u32,
-    allocated: u64,
     next_tag: u16,
     last_report: u16,
 }
@@ -54,54 +51,38 @@ impl Driver {
     /// When `config` describes no possible device.
     pub fn new(config: Config) -> Result<Driver, ConfigError> {
         Ok(Driver {
-            device: Gve::new(config)?,
-            bench: Bench::with_memory(32 << 20),
+            harness: Harness::new(Gve::new(config)?, 32 << 20, 0x1000..SEND_AREA),
             tx: Vec::new(),
             rx: Vec::new(),
             interrupts: Vec::new(),
             commands: 0,
-            allocated: 0x1000,
             next_tag: 0,
             last_report: 0,
         })
     }
 
-    /// Memory that nothing else uses, page-aligned.
-    ///
-    /// # Panics
-    /// When there is no more.
-    pub fn allocate(&mut self, length: u64) -> u64 {
-        let address = self.allocated;
-        self.allocated += length.next_multiple_of(4096);
-        assert!(self.allocated <= SEND_AREA, "test memory used up");
-        address
-    }
-
     /// Reads a register.
     pub fn register(&mut self, offset: u64) -> u32 {
-        let mut data = [0xff; 4];
-        self.bench.call(|context| self.device.read_bar(context, 0, offset, &mut data));
-        u32::from_be_bytes(data)
+        u32::from_be_bytes(self.harness.read_bar(0, offset))
     }
 
     /// Writes a register.
     pub fn set_register(&mut self, offset: u64, value: u32) {
-        self.bench.call(|context| self.device.write_bar(context, 0, offset, &value.to_be_bytes()));
+        self.harness.write_bar(0, offset, &value.to_be_bytes());
     }
 
     /// Writes a doorbell.
     pub fn ring(&mut self, index: u32, value: u32) {
-        let offset = u64::from(index) * 4;
-        self.bench.call(|context| self.device.write_bar(context, 2, offset, &value.to_le_bytes()));
+        self.harness.write_bar(2, u64::from(index) * 4, &value.to_le_bytes());
     }
 
     /// Sets the admin queue up, in the way of the device's revision.
     pub fn start_admin(&mut self) {
         let length = 4096_u16;
-        match self.device.config().revision {
+        match self.harness.device.config().revision {
             0 => self.set_register(0x10, (ADMIN >> 12) as u32),
             _ => {
-                self.bench.call(|context| self.device.write_bar(context, 0, 0x28, &length.to_be_bytes()));
+                self.harness.write_bar(0, 0x28, &length.to_be_bytes());
                 self.set_register(0x20, (ADMIN >> 32) as u32);
                 self.set_register(0x24, ADMIN as u32);
                 self.set_register(0x04, 1);
@@ -114,7 +95,7 @@ impl Driver {
     pub fn release(&mut self) -> bool {
         self.tx.clear();
         self.rx.clear();
-        match self.device.config().revision {
+        match self.harness.device.config().revision {
             0 => {
                 self.set_register(0x10, 0);
                 self.register(0x10) == 0
@@ -135,19 +116,11 @@ impl Driver {
         let bytes = parameters.as_bytes();
         command.parameters[..bytes.len()].copy_from_slice(bytes);
         let address = ADMIN + u64::from(self.commands % 64) * 64;
-        self.bench.dma().write_object(address, &command).expect("admin queue in memory");
+        self.harness.bench.dma().write_object(address, &command).expect("admin queue in memory");
         self.commands += 1;
         self.set_register(0x14, self.commands);
         assert_eq!(self.register(0x18), self.commands, "admin command executed");
-        self.read::<Command>(address).status.get()
-    }
-
-    /// Reads a structure from memory.
-    ///
-    /// # Panics
-    /// When it is not in memory.
-    pub fn read<T: FromBytes + IntoBytes>(&self, address: u64) -> T {
-        self.bench.dma().read_object(address).expect("in memory")
+        self.harness.read::<Command>(address).status.get()
     }
 
     /// Announces the driver with these capabilities and returns the command's status.
@@ -162,7 +135,7 @@ impl Driver {
             os_version_sub: 0.into(),
             driver_capability_flags: [capabilities.into(), 0.into(), 0.into(), 0.into()],
         };
-        self.bench.dma().write_object(SCRATCH, &info).expect("in memory");
+        self.harness.bench.dma().write_object(SCRATCH, &info).expect("in memory");
         let command =
             VerifyDriverCompatibility { driver_info_len: 304.into(), driver_info_addr: SCRATCH.into() };
         self.admin(Opcode::VerifyDriverCompatibility as u32, &command)
@@ -179,9 +152,9 @@ impl Driver {
             available_length: 4096.into(),
         };
         assert_eq!(self.admin(Opcode::DescribeDevice as u32, &command), PASSED);
-        let length: [u8; 2] = self.read(SCRATCH + 32);
+        let length: [u8; 2] = self.harness.read(SCRATCH + 32);
         let mut bytes = vec![0; u16::from_be_bytes(length).into()];
-        self.bench.dma().read(SCRATCH, &mut bytes).expect("in memory");
+        self.harness.bench.dma().read(SCRATCH, &mut bytes).expect("in memory");
         bytes
     }
 
@@ -199,7 +172,7 @@ impl Driver {
         };
         let status = self.admin(Opcode::ConfigureDeviceResources as u32, &command);
         if status == PASSED {
-            let index = |block: u32| self.read::<[u8; 4]>(SCRATCH + 4096 + u64::from(block) * 64);
+            let index = |block: u32| self.harness.read::<[u8; 4]>(SCRATCH + 4096 + u64::from(block) * 64);
             self.interrupts = (0..blocks).map(|block| u32::from_be_bytes(index(block))).collect();
         }
         status
@@ -227,8 +200,8 @@ impl Driver {
 
     /// Creates a TX queue on notification block `block` and returns the command's status.
     pub fn create_tx(&mut self, id: u32, size: u16, block: u32) -> u32 {
-        let ring = self.allocate(u64::from(size) * 16);
-        let completions = self.allocate(u64::from(size) * 8);
+        let ring = self.harness.allocate(u64::from(size) * 16);
+        let completions = self.harness.allocate(u64::from(size) * 8);
         let command = CreateTxQueue {
             queue_id: id.into(),
             reserved: 0.into(),
@@ -243,7 +216,7 @@ impl Driver {
         };
         let status = self.admin(Opcode::CreateTxQueue as u32, &command);
         if status == PASSED {
-            let doorbell = self.read::<QueueResources>(SCRATCH).db_index.get();
+            let doorbell = self.harness.read::<QueueResources>(SCRATCH).db_index.get();
             self.tx.push(TxRing::new(doorbell, ring, completions, size));
         }
         status
@@ -252,9 +225,9 @@ impl Driver {
     /// Creates an RX queue on notification block `block` and returns the command's status.
     pub fn create_rx(&mut self, id: u32, size: u16, block: u32) -> u32 {
         let buffer_size = 2048;
-        let ring = self.allocate(u64::from(size) * 32);
-        let completions = self.allocate(u64::from(size) * 32);
-        let buffers = self.allocate(u64::from(size) * u64::from(buffer_size));
+        let ring = self.harness.allocate(u64::from(size) * 32);
+        let completions = self.harness.allocate(u64::from(size) * 32);
+        let buffers = self.harness.allocate(u64::from(size) * u64::from(buffer_size));
         let command = CreateRxQueue {
             queue_id: id.into(),
             index: id.into(),
@@ -274,7 +247,7 @@ impl Driver {
         };
         let status = self.admin(Opcode::CreateRxQueue as u32, &command);
         if status == PASSED {
-            let doorbell = self.read::<QueueResources>(SCRATCH).db_index.get();
+            let doorbell = self.harness.read::<QueueResources>(SCRATCH).db_index.get();
             self.rx.push(RxRing::new(doorbell, ring, completions, size, buffers, buffer_size));
         }
         status
@@ -299,7 +272,7 @@ impl Driver {
     /// Posts up to `count` buffers to RX queue `queue`.
     pub fn post(&mut self, queue: usize, count: u16) {
         let ring = &mut self.rx[queue];
-        if ring.post(&self.bench.dma(), count) != 0 {
+        if ring.post(&self.harness.bench.dma(), count) != 0 {
             let (doorbell, tail) = (ring.doorbell, ring.tail);
             self.ring(doorbell, tail.into());
         }
@@ -312,7 +285,7 @@ impl Driver {
     /// When the frame is longer than half a megabyte.
     pub fn send(&mut self, queue: usize, frame: &[u8], offload: Offload, piece: usize) -> u16 {
         assert!(frame.len() <= SEND_AREA_SIZE);
-        self.bench.dma().write(SEND_AREA, frame).expect("in memory");
+        self.harness.bench.dma().write(SEND_AREA, frame).expect("in memory");
         let tag = self.next_tag;
         self.next_tag = (self.next_tag + 1) % 120;
         let mut descriptors = Vec::new();
@@ -351,7 +324,7 @@ impl Driver {
             self.last_report = last;
         }
         for descriptor in &descriptors {
-            ring.push(&self.bench.dma(), descriptor);
+            ring.push(&self.harness.bench.dma(), descriptor);
         }
         let (doorbell, tail) = (ring.doorbell, ring.tail);
         self.ring(doorbell, tail.into());
@@ -360,25 +333,24 @@ impl Driver {
 
     /// Takes all completions of TX queue `queue`.
     pub fn completed(&mut self, queue: usize) -> Vec<Completed> {
-        let dma = self.bench.dma();
+        let dma = self.harness.bench.dma();
         std::iter::from_fn(|| self.tx[queue].pop(&dma)).collect()
     }
 
     /// Has a frame arrive.
     pub fn arrive(&mut self, id: u64, bytes: Vec<u8>) {
-        let frame = Frame { id: FrameId(id), bytes };
-        self.bench.call(|context| self.device.receive(context, 0, frame));
+        self.harness.arrive(0, id, bytes);
     }
 
     /// Takes all packets of RX queue `queue`. Their buffers are not posted again.
     pub fn received(&mut self, queue: usize) -> Vec<Received> {
-        let dma = self.bench.dma();
+        let dma = self.harness.bench.dma();
         std::iter::from_fn(|| self.rx[queue].pop(&dma)).collect()
     }
 
     /// Takes the effects of all calls since the last time.
     pub fn effects(&mut self) -> Effects {
-        self.bench.take_effects()
+        self.harness.effects()
     }
 }
 

@@ -131,12 +131,12 @@ fn rss_is_what_the_driver_set() {
     let mut driver = open(config());
     let query = QueryRss { available_length: 4096.into(), rss_descriptor_addr: SCRATCH.into() };
     assert_eq!(driver.admin(Opcode::QueryRss as u32, &query), PASSED);
-    let table: [u8; 8] = driver.read(SCRATCH + 8 + 40);
+    let table: [u8; 8] = driver.harness.read(SCRATCH + 8 + 40);
     assert_eq!(table, [0, 0, 0, 0, 0, 0, 0, 1], "queues in turn");
 
     let mut answer = vec![7_u8; 40];
     answer.extend([0, 0, 0, 1].repeat(128));
-    driver.bench.dma().write(SCRATCH, &answer).unwrap();
+    driver.harness.bench.dma().write(SCRATCH, &answer).unwrap();
     let command = ConfigureRss {
         hash_types: 0x12.into(),
         hash_alg: 1,
@@ -149,7 +149,7 @@ fn rss_is_what_the_driver_set() {
     assert_eq!(driver.admin(Opcode::ConfigureRss as u32, &command), PASSED);
     assert_eq!(driver.admin(Opcode::QueryRss as u32, &query), PASSED);
     let mut found = vec![0; answer.len()];
-    driver.bench.dma().read(SCRATCH + 8, &mut found).unwrap();
+    driver.harness.bench.dma().read(SCRATCH + 8, &mut found).unwrap();
     assert_eq!(found, answer);
 
     let wrong = ConfigureRss { hash_key_size: 39.into(), ..command };
@@ -185,7 +185,7 @@ fn flow_rules_are_offered_only_when_configured() {
         let mut config = config();
         config.options.flow_rules = flow_rules;
         let mut driver = open(config);
-        driver.bench.dma().write_object(SCRATCH, &inner).unwrap();
+        driver.harness.bench.dma().write_object(SCRATCH, &inner).unwrap();
         for status in statuses {
             assert_eq!(driver.admin(Opcode::Extended as u32, &command), status as u32);
         }
@@ -198,7 +198,7 @@ fn packet_types_have_a_map() {
     let mut driver = open(config());
     let command = GetPtypeMap { ptype_map_len: 2048.into(), ptype_map_addr: SCRATCH.into() };
     assert_eq!(driver.admin(Opcode::GetPtypeMap as u32, &command), PASSED);
-    let map: [u8; 64] = driver.read(SCRATCH);
+    let map: [u8; 64] = driver.harness.read(SCRATCH);
     assert_eq!(map[2 * (3 * 8 + 2)..][..2], [3, 2], "IPv6, TCP");
     assert_eq!(map[..2], [0, 0], "unknown");
 }
@@ -213,21 +213,21 @@ fn statistics_are_written_in_time_at_the_end_of_the_report() {
         interval: 20_000.into(),
     };
     assert_eq!(driver.admin(Opcode::ReportStats as u32, &report), PASSED);
-    let due = driver.device.next_deadline().unwrap();
+    let due = driver.harness.device.next_deadline().unwrap();
     assert_eq!(due.as_nanos(), 20_000_000_000);
-    driver.bench.now = due;
-    driver.bench.call(|context| driver.device.deadline(context));
-    let first: [u8; 16] = driver.read(SCRATCH + length - 2 * 4 * 16);
+    driver.harness.bench.now = due;
+    driver.harness.bench.call(|context| driver.harness.device.deadline(context));
+    let first: [u8; 16] = driver.harness.read(SCRATCH + length - 2 * 4 * 16);
     assert_eq!(first[..8], [0, 0, 0, 65, 0, 0, 0, 0], "drops of queue 0");
-    let before: [u8; 16] = driver.read(SCRATCH + length - 2 * 4 * 16 - 16);
+    let before: [u8; 16] = driver.harness.read(SCRATCH + length - 2 * 4 * 16 - 16);
     assert_eq!(before, [0; 16], "the driver's part");
-    assert!(driver.device.next_deadline().unwrap() > due);
+    assert!(driver.harness.device.next_deadline().unwrap() > due);
 }
 
 #[test]
 fn the_link_goes_down_with_a_management_interrupt() {
     let mut driver = open(config());
-    driver.bench.call(|context| driver.device.set_link(context, 0, false));
+    driver.harness.bench.call(|context| driver.harness.device.set_link(context, 0, false));
     assert_eq!(driver.register(0x00) & 4, 0);
     assert_eq!(driver.effects().vectors, [4], "behind four notification blocks");
 }
@@ -249,7 +249,7 @@ fn doorbells_that_were_not_handed_out_are_found() {
 fn a_saved_device_goes_on_where_it_was() {
     let mut driver = open(config());
     driver.arrive(1, nicvisor_net::testing::Packet::new(nicvisor_net::parse::IpVersion::V6, 100).build());
-    let state = driver.device.save();
+    let state = driver.harness.device.save();
     let mut other = crate::Gve::new(config()).unwrap();
     other.restore(&state).unwrap();
     assert_eq!(other.save(), state);

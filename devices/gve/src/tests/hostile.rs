@@ -56,7 +56,7 @@ fn perform(driver: &mut Driver, act: Act, id: u64) {
                 let mut command = vec![0; 64];
                 command[..4].copy_from_slice(&opcode.to_be_bytes());
                 command[8..8 + bytes.len()].copy_from_slice(&bytes);
-                driver.bench.dma().write(address, &command).unwrap();
+                driver.harness.bench.dma().write(address, &command).unwrap();
                 let next = driver.register(0x18).wrapping_add(1);
                 driver.set_register(0x14, next);
             }
@@ -66,7 +66,7 @@ fn perform(driver: &mut Driver, act: Act, id: u64) {
         Act::Descriptors(rx, raw) => {
             let Some(ring) = driver.tx.first() else { return };
             let address = if rx { driver.rx[0].ring } else { ring.ring };
-            driver.bench.dma().write(address, raw.as_flattened()).unwrap();
+            driver.harness.bench.dma().write(address, raw.as_flattened()).unwrap();
             let (tx, rx, count) = (ring.doorbell, driver.rx[0].doorbell, raw.len() as u32);
             driver.ring(tx, count);
             driver.ring(rx, count);
@@ -78,8 +78,8 @@ fn perform(driver: &mut Driver, act: Act, id: u64) {
             driver.arrive(id, bytes);
         }
         Act::Time(microseconds) => {
-            driver.bench.advance(std::time::Duration::from_micros(microseconds));
-            driver.bench.call(|context| driver.device.deadline(context));
+            driver.harness.bench.advance(std::time::Duration::from_micros(microseconds));
+            driver.harness.bench.call(|context| driver.harness.device.deadline(context));
         }
     }
 }
@@ -98,9 +98,9 @@ proptest! {
             perform(&mut driver, act, arrived);
             settled += driver.effects().fates.len() as u64;
         }
-        let state = driver.device.save();
-        driver.device.restore(&state).unwrap();
-        driver.bench.call(|context| driver.device.reset(context));
+        let state = driver.harness.device.save();
+        driver.harness.device.restore(&state).unwrap();
+        driver.harness.bench.call(|context| driver.harness.device.reset(context));
         settled += driver.effects().fates.len() as u64;
         prop_assert_eq!(settled, arrived, "every frame has one fate");
     }
@@ -114,7 +114,7 @@ proptest! {
 #[test]
 fn a_full_ring_of_unfinished_packet_stops_the_queue() {
     let mut driver = super::open(config());
-    let dma = driver.bench.dma();
+    let dma = driver.harness.bench.dma();
     let piece = crate::wire::tx::PacketDescriptor { buf_size: 100, ..Default::default() };
     (0..255).for_each(|_| driver.tx[0].push(&dma, &piece.encode()));
     let doorbell = driver.tx[0].doorbell;
@@ -128,13 +128,13 @@ fn a_full_ring_of_unfinished_packet_stops_the_queue() {
 #[test]
 fn commands_without_bus_mastering_change_nothing() {
     let mut driver = super::open(config());
-    let before = driver.device.save();
+    let before = driver.harness.device.save();
     let mut effects = nicvisor_core::Effects::default();
-    let memory = driver.bench.memory.clone();
-    let mut context = nicvisor_core::Context::new(driver.bench.now, &memory, false, &mut effects);
+    let memory = driver.harness.bench.memory.clone();
+    let mut context = nicvisor_core::Context::new(driver.harness.bench.now, &memory, false, &mut effects);
     let count = driver.register(0x18) + 1;
-    driver.device.write_bar(&mut context, 0, 0x14, &count.to_be_bytes());
+    driver.harness.device.write_bar(&mut context, 0, 0x14, &count.to_be_bytes());
     assert_eq!(super::broken(&effects), ["gve-admin-memory"]);
-    assert_eq!(driver.device.save(), before);
+    assert_eq!(driver.harness.device.save(), before);
     assert!(Opcode::from_number(0).is_none());
 }

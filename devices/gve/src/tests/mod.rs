@@ -35,6 +35,6 @@ fn broken(effects: &Effects) -> Vec<&str> {
 
 fn counter(driver: &Driver, name: &str) -> u64 {
     use nicvisor_core::Device;
-    let counters = driver.device.counters();
+    let counters = driver.harness.device.counters();
     counters.iter().find(|(counter, _)| counter == name).unwrap_or_else(|| panic!("{name}")).1
 }

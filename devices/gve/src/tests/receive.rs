@@ -100,7 +100,7 @@ fn every_frame_has_a_fate() {
     ] {
         driver.arrive(id, frame);
     }
-    driver.bench.call(|context| driver.device.set_link(context, 0, false));
+    driver.harness.bench.call(|context| driver.harness.device.set_link(context, 0, false));
     driver.arrive(5, frame.clone());
     let fates: Vec<_> = driver.effects().fates.into_iter().map(|(_, fate)| fate).collect();
     let dropped = [DropReason::FILTERED, DropReason::MALFORMED, DropReason::TOO_LONG, DropReason::NOT_READY];
@@ -116,11 +116,11 @@ fn frames_inside_a_device_that_is_reset_are_dropped() {
         driver.arrive(id, frame.clone());
     }
     driver.effects();
-    driver.bench.call(|context| driver.device.reset(context));
+    driver.harness.bench.call(|context| driver.harness.device.reset(context));
     let effects = driver.effects();
     assert_eq!(effects.fates.len(), 600 - 511);
     assert!(effects.fates.iter().all(|(_, fate)| *fate == Fate::Dropped(DropReason::RESET)));
-    assert_eq!(driver.device.next_deadline(), None);
+    assert_eq!(driver.harness.device.next_deadline(), None);
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn interrupts_of_a_queue_keep_the_distance_that_the_driver_set() {
     driver.arrive(2, frame.clone());
     driver.arrive(3, frame);
     assert!(driver.effects().vectors.is_empty(), "within 50 us of the last");
-    let due = driver.device.next_deadline().unwrap();
+    let due = driver.harness.device.next_deadline().unwrap();
     assert_eq!(due.as_nanos(), 50_000);
-    driver.bench.now = due;
-    driver.bench.call(|context| driver.device.deadline(context));
+    driver.harness.bench.now = due;
+    driver.harness.bench.call(|context| driver.harness.device.deadline(context));
     assert_eq!(driver.effects().vectors, raised);
-    assert_eq!(driver.device.next_deadline(), None);
+    assert_eq!(driver.harness.device.next_deadline(), None);
     rearm(&mut driver);
     assert!(driver.effects().vectors.is_empty(), "nothing new");
 }

@@ -92,7 +92,7 @@ fn completions_keep_their_generation_over_many_rounds() {
 #[test]
 fn completions_may_come_last_packet_first() {
     let mut driver = open(Config { reverse_completions: true, ..config() });
-    let dma = driver.bench.dma();
+    let dma = driver.harness.bench.dma();
     let piece =
         |tag| PacketDescriptor { compl_tag: tag, end_of_packet: true, buf_size: 64, ..Default::default() };
     for tag in 0..3 {
@@ -150,7 +150,7 @@ fn each_broken_rule_of_a_packet_has_its_finding() {
 fn a_wrong_tso_length_is_found() {
     let (frame, _) = tso(&Packet::new(IpVersion::V4, 3000), 1400);
     let mut driver = open(config());
-    let dma = driver.bench.dma();
+    let dma = driver.harness.bench.dma();
     dma.write(0x1f_0000, &frame).unwrap();
     let context = TsoContext { tso_total_len: 2999, mss: 1400, header_len: 54, tso: true };
     let length = frame.len() as u16;
@@ -166,7 +166,7 @@ fn a_wrong_tso_length_is_found() {
 #[test]
 fn a_queue_that_hardware_would_stop_stands_still() {
     let mut driver = open(config());
-    let dma = driver.bench.dma();
+    let dma = driver.harness.bench.dma();
     driver.tx[0].push(&dma, &[0xff; 16]);
     let doorbell = driver.tx[0].doorbell;
     driver.ring(doorbell, 1);
