@@ -13,6 +13,10 @@ pub mod rules;
 pub mod rx;
 mod shared_memory;
 pub mod statistics;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod tx;
 pub mod vport;
 pub mod wire;

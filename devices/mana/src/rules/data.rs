@@ -90,8 +90,8 @@ rules! {
         "The packet is lost."
         "Linux mana_en.c: mana_map_skb";
     TX_FRAME_SIZE Error "mana-tx-frame-size"
-        "A packet that is not to be segmented has at least an Ethernet header and is no longer than the MTU"
-        "The packet is dropped with CQE_TX_MTU_DROP or CQE_TX_HDR_PROCESSING_ERROR."
+        "A packet that is not to be segmented is no longer than the MTU"
+        "The packet is dropped with CQE_TX_MTU_DROP."
         "Linux mana.h: enum mana_cqe_type; mana_en.c: mana_probe_port";
     TX_OUTER_IP Error "mana-tx-outer-ip"
         "An offload says by is_outer_ipv4 or is_outer_ipv6 which IP header the packet starts with"

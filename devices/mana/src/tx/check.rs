@@ -150,8 +150,6 @@ pub(super) fn packet(
         origin.report(context, breach.rule, breach.message, bytes);
     }
     if bytes.len() < MIN_FRAME {
-        let message = format!("packet of {} bytes", bytes.len());
-        origin.report(context, &rules::TX_FRAME_SIZE, message, bytes);
         return Err(CqeType::TxHdrProcessingError);
     }
     size(context, config, vport, origin, handed)?;

@@ -1,0 +1,28 @@
+//! A driver for tests, benches and fuzz targets: sets the device up through its hardware channel as Linux does,
+//! sends, receives, and checks what every driver relies on (owner bits, the order of completions).
+
+mod channel;
+mod driver;
+mod hostile;
+mod rings;
+mod send;
+
+pub use channel::{Channel, Response};
+pub use driver::{Driver, Port, ReceiveQueue, Received, SendQueue, Setup};
+pub use hostile::{exercise_channel, exercise_doorbells, exercise_receive_ring, exercise_send_ring};
+pub use rings::{EntryRing, WorkRing};
+pub use send::{Offload, Send, Sent};
+
+use crate::wire::doorbell::Doorbell;
+
+/// The doorbells that a driver could ring now on the first pair of queues of the first vPort.
+fn rings_of(driver: &Driver) -> Vec<Doorbell> {
+    let port = &driver.ports[0];
+    vec![
+        port.send[0].work.doorbell(),
+        port.receive[0].work.doorbell(),
+        port.send[0].completions.doorbell(true),
+        port.receive[0].completions.doorbell(true),
+        port.events[0].doorbell(true),
+    ]
+}
