@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use nicvisor_core::PciDevice;
 use nicvisor_gve::{Config as GveConfig, ConfigError as GveConfigError, Gve};
+use nicvisor_mana::{Config as ManaConfig, ConfigError as ManaConfigError, Mana};
 use nicvisor_net::wire::parse_mac;
 use nicvisor_virtio::{Net, NetConfig, VirtioPci};
 use thiserror::Error;
@@ -25,6 +26,8 @@ pub struct NicSpec {
 pub enum NicConfig {
     /// Google's gVNIC.
     Gve(GveConfig),
+    /// Microsoft's Azure Network Adapter.
+    Mana(Box<ManaConfig>),
     /// A plain virtio port, for comparison.
     Virtio(NetConfig),
 }
@@ -47,7 +50,7 @@ impl NicSpec {
                     return Err(NicError::Option { kind: kind.into(), message: "link= needs a name".into() });
                 }
                 if link.replace(value.to_owned()).is_some() {
-                    let message = format!("a {kind} has one port, so one link");
+                    let message = format!("all ports of a {kind} are on one link");
                     return Err(NicError::Option { kind: kind.into(), message });
                 }
                 continue;
@@ -63,6 +66,7 @@ impl NicSpec {
     pub fn kind(&self) -> &'static str {
         match self.device {
             NicConfig::Gve(_) => "gve",
+            NicConfig::Mana(_) => "mana",
             NicConfig::Virtio(_) => "virtio",
         }
     }
@@ -71,6 +75,7 @@ impl NicSpec {
     pub fn module(&self) -> &'static str {
         match self.device {
             NicConfig::Gve(_) => "gve",
+            NicConfig::Mana(_) => "mana",
             NicConfig::Virtio(_) => "virtio_net",
         }
     }
@@ -79,25 +84,29 @@ impl NicSpec {
     pub fn mtu(&self) -> u16 {
         match &self.device {
             NicConfig::Gve(config) => config.mtu,
+            NicConfig::Mana(config) => config.mtu,
             NicConfig::Virtio(config) => config.mtu,
         }
     }
 
-    /// Its MAC address.
-    pub fn mac(&self) -> [u8; 6] {
+    /// The MAC addresses of its ports.
+    pub fn macs(&self) -> Vec<[u8; 6]> {
         match &self.device {
-            NicConfig::Gve(config) => config.mac,
-            NicConfig::Virtio(config) => config.mac,
+            NicConfig::Gve(config) => vec![config.mac],
+            NicConfig::Mana(config) => (0..config.ports).map(|port| config.port_mac(port)).collect(),
+            NicConfig::Virtio(config) => vec![config.mac],
         }
     }
 
-    /// Gives the NIC an address of its own, unless the user chose one: `index` is its place in the machine.
+    /// Gives the NIC an address of its own, unless the user chose one: `index` is the place of its first port
+    /// among all ports of the machine.
     pub fn number(&mut self, index: usize) {
         if self.has_mac {
             return;
         }
         let mac = match &mut self.device {
             NicConfig::Gve(config) => &mut config.mac,
+            NicConfig::Mana(config) => &mut config.mac,
             NicConfig::Virtio(config) => &mut config.mac,
         };
         mac[5] = mac[5].wrapping_add(index as u8);
@@ -110,6 +119,7 @@ impl NicSpec {
     pub fn build(&self) -> Result<Box<dyn PciDevice>, NicError> {
         match &self.device {
             NicConfig::Gve(config) => Ok(Box::new(Gve::new(config.clone())?)),
+            NicConfig::Mana(config) => Ok(Box::new(Mana::new(config.as_ref().clone())?)),
             NicConfig::Virtio(config) => Ok(Box::new(VirtioPci::new(Net::new(config.clone())))),
         }
     }
@@ -137,6 +147,7 @@ impl NicConfig {
     fn default_of(kind: &str) -> Result<NicConfig, NicError> {
         match kind {
             "gve" => Ok(NicConfig::Gve(GveConfig::default())),
+            "mana" => Ok(NicConfig::Mana(Box::default())),
             // A locally administered address, and the MTU of Ethernet.
             "virtio" => {
                 Ok(NicConfig::Virtio(NetConfig { mac: [2, 0, 0, 0, 1, 0], mtu: 1500, queue_pairs: 1 }))
@@ -148,6 +159,7 @@ impl NicConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<(), NicError> {
         match self {
             NicConfig::Gve(config) => Ok(config.set(key, value)?),
+            NicConfig::Mana(config) => Ok(config.set(key, value)?),
             NicConfig::Virtio(config) => set_virtio(config, key, value)
                 .map_err(|message| NicError::Option { kind: "virtio".into(), message }),
         }
@@ -156,6 +168,7 @@ impl NicConfig {
     fn validate(&self) -> Result<(), NicError> {
         match self {
             NicConfig::Gve(config) => Ok(config.validate()?),
+            NicConfig::Mana(config) => Ok(config.validate()?),
             NicConfig::Virtio(_) => Ok(()),
         }
     }
@@ -189,6 +202,9 @@ pub enum NicError {
     /// A gve cannot be like this.
     #[error(transparent)]
     Gve(#[from] GveConfigError),
+    /// A MANA cannot be like this.
+    #[error(transparent)]
+    Mana(#[from] ManaConfigError),
     /// An option is not one.
     #[error("{kind}: {message}")]
     Option {
@@ -200,7 +216,7 @@ pub enum NicError {
 }
 
 /// All kinds.
-pub const KINDS: [&str; 2] = ["gve", "virtio"];
+pub const KINDS: [&str; 3] = ["gve", "mana", "virtio"];
 /// The link of ports that are not given one.
 pub const DEFAULT_LINK: &str = "lan";
 
@@ -219,8 +235,9 @@ mod tests {
         assert!(mistake("e1000").contains("this version has: gve"));
         assert!(mistake("gve,colour=red").contains("no option \"colour\""));
         assert!(mistake("gve,mtu").contains("is not key=value"));
-        assert!(mistake("gve,link=a,link=b").contains("one port"));
+        assert!(mistake("gve,link=a,link=b").contains("one link"));
         assert!(mistake("gve,mtu=99999").contains("mtu"));
+        assert!(mistake("mana,ports=17").contains("within 1..=16"));
         assert!(mistake("").contains("no NIC of kind"));
         assert!(mistake("virtio,queues=65").contains("within 1..=64"));
         assert!(mistake("virtio,tso=on").contains("mac, mtu, queues"));
@@ -231,9 +248,12 @@ mod tests {
         let mac = |text: &str, index| {
             let mut spec: NicSpec = text.parse().unwrap();
             spec.number(index);
-            spec.mac()
+            spec.macs()
         };
         assert_ne!(mac("gve", 0), mac("gve", 1));
-        assert_eq!(mac("gve,mac=02:00:00:00:00:09", 1), [2, 0, 0, 0, 0, 9]);
+        assert_eq!(mac("gve,mac=02:00:00:00:00:09", 1), [[2, 0, 0, 0, 0, 9]]);
+        let two = mac("mana,ports=2", 0);
+        assert_eq!(two.len(), 2);
+        assert!(mac("mana", 2).iter().all(|mac| !two.contains(mac)));
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct RunArguments {
     /// A module file that takes the place of the kernel's own.
     #[arg(long = "module", value_name = "FILE.ko")]
     pub(super) modules: Vec<PathBuf>,
-    /// A NIC: gve or virtio, with [,mtu=N][,mac=M][,queues=N][,link=NAME] and more. Ports become eth0, eth1, ... in this order.
+    /// A NIC: gve, mana or virtio, with [,mtu=N][,mac=M][,queues=N][,link=NAME] and more (mana: [,ports=N]). Ports become eth0, eth1, ... in this order.
     #[arg(long = "nic", value_name = "KIND[,KEY=VALUE]...")]
     pub(super) nics: Vec<NicSpec>,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! What `run` and `test` have in common: from names to a guest with its drivers loaded.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,8 +50,10 @@ pub(super) struct Prepared {
 /// Gives each NIC an address of its own.
 pub(super) fn number_nics(nics: &[NicSpec]) -> Result<Vec<NicSpec>, Failure> {
     let mut nics = nics.to_vec();
-    for (index, nic) in nics.iter_mut().enumerate() {
-        nic.number(index);
+    let mut place = 0;
+    for nic in &mut nics {
+        nic.number(place);
+        place += nic.macs().len();
     }
     check_addresses(&nics)?;
     Ok(nics)
@@ -100,11 +103,12 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     })
 }
 
-/// Two NICs with one address could not be told apart, neither by us nor by the switch.
+/// Two ports with one address could not be told apart, neither by us nor by the switch.
 fn check_addresses(nics: &[NicSpec]) -> Result<(), Failure> {
-    for (index, nic) in nics.iter().enumerate() {
-        if nics[..index].iter().any(|other| other.mac() == nic.mac()) {
-            let mac = nic.mac().map(|byte| format!("{byte:02x}")).join(":");
+    let mut seen = BTreeSet::new();
+    for mac in nics.iter().flat_map(NicSpec::macs) {
+        if !seen.insert(mac) {
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
             return Err(Failure::Usage(
                 format!("two NICs have the MAC address {mac}"),
                 "give each its own, or none: they are numbered then".into(),

@@ -23,7 +23,7 @@ pub(super) fn rules(arguments: &RulesArguments) -> Result<u8, Failure> {
 
 /// All rules of all devices.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    nicvisor_net::rules::RULES.iter().chain(nicvisor_gve::rules::RULES)
+    nicvisor_net::rules::RULES.iter().chain(nicvisor_gve::rules::RULES).chain(nicvisor_mana::rules())
 }
 
 #[cfg(test)]
