@@ -37,6 +37,28 @@ pub enum ImageError {
         /// The reason.
         source: io::Error,
     },
+    /// An edit is not one, or does not go with the source.
+    #[error("{}{}: {reason}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    BadEdit {
+        /// The edit file.
+        path: PathBuf,
+        /// The line in it, from 1, if it is about one.
+        line: Option<usize>,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A driver does not build with its edits.
+    #[error("{driver} of kernel {version} does not build with {edits}:\n{complaints}")]
+    Build {
+        /// The driver.
+        driver: String,
+        /// The kernel's version.
+        version: String,
+        /// The names of the edits.
+        edits: String,
+        /// What the compiler said.
+        complaints: String,
+    },
     /// A program is needed that is not installed.
     #[error("{tool} is needed to fetch guest images and is not installed (Debian package: {package})")]
     MissingTool {
@@ -99,6 +121,8 @@ impl ImageError {
             ImageError::BadName { .. }
             | ImageError::BadKernel { .. }
             | ImageError::BadModule { .. }
+            | ImageError::BadEdit { .. }
+            | ImageError::Build { .. }
             | ImageError::BadFile { .. } => false,
             ImageError::MissingTool { .. }
             | ImageError::NoMirror

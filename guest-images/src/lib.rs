@@ -26,6 +26,7 @@ mod apt;
 mod cache;
 mod compression;
 mod cpio;
+pub mod edit;
 mod elf;
 mod error;
 mod initramfs;

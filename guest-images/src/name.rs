@@ -22,6 +22,17 @@ pub struct DebianVersion {
 }
 
 impl DebianVersion {
+    /// `6.12` or `6.12.113`.
+    pub(crate) fn parse(text: &str) -> Option<DebianVersion> {
+        let mut numbers = text.split('.').map(parse_number);
+        let (major, minor) = (numbers.next()??, numbers.next()??);
+        let patch = match numbers.next() {
+            Some(number) => Some(number?),
+            None => None,
+        };
+        numbers.next().is_none().then_some(DebianVersion { major, minor, patch })
+    }
+
     /// The two numbers that every release of a stable series has in common.
     pub fn series(&self) -> (u32, u32) {
         (self.major, self.minor)
@@ -44,7 +55,7 @@ impl FromStr for KernelName {
     fn from_str(name: &str) -> Result<KernelName, ImageError> {
         let bad = |reason: &str| ImageError::BadName { name: name.to_owned(), reason: reason.to_owned() };
         if let Some(version) = name.strip_prefix("debian:") {
-            return parse_version(version)
+            return DebianVersion::parse(version)
                 .map(KernelName::Debian)
                 .ok_or_else(|| bad("after debian: comes a version, as in debian:6.12 or debian:6.12.113"));
         }
@@ -71,16 +82,6 @@ impl fmt::Display for DebianVersion {
         write!(f, "{}.{}", self.major, self.minor)?;
         self.patch.map_or(Ok(()), |patch| write!(f, ".{patch}"))
     }
-}
-
-fn parse_version(text: &str) -> Option<DebianVersion> {
-    let mut numbers = text.split('.').map(parse_number);
-    let (major, minor) = (numbers.next()??, numbers.next()??);
-    let patch = match numbers.next() {
-        Some(number) => Some(number?),
-        None => None,
-    };
-    numbers.next().is_none().then_some(DebianVersion { major, minor, patch })
 }
 
 fn parse_number(text: &str) -> Option<u32> {
@@ -112,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_series_does_not_match_a_longer_number() {
-        let version = parse_version("6.1").unwrap();
+        let version = DebianVersion::parse("6.1").unwrap();
         assert!(version.matches("6.1") && version.matches("6.1.192"));
         assert!(!version.matches("6.12.1") && !version.matches("6.16"));
-        let exact = parse_version("6.12.11").unwrap();
+        let exact = DebianVersion::parse("6.12.11").unwrap();
         assert!(exact.matches("6.12.11"));
         assert!(!exact.matches("6.12.113") && !exact.matches("6.12.11.1"));
     }

@@ -12,6 +12,17 @@ pub(crate) fn suite(version: &DebianVersion) -> Suite {
     row.map_or(Suite::TrixieBackports, |&(_, suite)| suite)
 }
 
+/// The part of the archive that a kernel's package of this version is from.
+pub(crate) fn suite_of(package_version: &str) -> Suite {
+    if package_version.contains("~bpo13") {
+        Suite::TrixieBackports
+    } else if package_version.contains("~deb12") || package_version.starts_with("6.1.") {
+        Suite::Bookworm
+    } else {
+        Suite::Trixie
+    }
+}
+
 /// Finds the packages of the newest kernel that matches: its image first, then what that consists of besides
 /// (newer kernels come as an empty image package and one each for the kernel and its modules).
 pub(crate) fn resolve(apt: &Apt, version: &DebianVersion) -> Result<Vec<(String, String)>, ImageError> {

@@ -34,9 +34,9 @@ pub struct StoreOptions {
 /// Kernels and initramfs images, on disk.
 #[derive(Debug)]
 pub struct Store {
-    cache: Cache,
+    pub(crate) cache: Cache,
     mirror: Option<String>,
-    progress: ProgressStyle,
+    pub(crate) progress: ProgressStyle,
 }
 
 /// A kernel that is in the store.
@@ -221,14 +221,14 @@ impl Store {
         (record.format == tools::layout() && root.is_dir()).then_some(root)
     }
 
-    fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
+    pub(crate) fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
         let mirror = Mirror::detect(self.mirror.as_deref())?;
         Apt::update(self.cache.path("apt").join(suite.to_string()), suite, &mirror, self.progress)
     }
 
     /// Fetches packages into a directory that outlives an interruption, so that what is complete is not
     /// fetched again.
-    fn download(
+    pub(crate) fn download(
         &self,
         apt: &Apt,
         wanted: &[(String, String)],
@@ -385,16 +385,16 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// A description that cannot be read is as good as none: what it describes is made again.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-fn to_json(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn to_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec_pretty(value).expect("plain data with text keys always serialises")
 }
 
 /// Packages that have been unpacked only take up room.
-fn forget(packages: &[Fetched]) {
+pub(crate) fn forget(packages: &[Fetched]) {
     for package in packages {
         let _ = fs::remove_file(&package.file);
     }

@@ -19,7 +19,7 @@ use crate::{ImageError, ProgressStyle};
 pub(crate) use control::Paragraph;
 #[cfg(test)]
 pub(crate) use control::parse as parse_control;
-pub(crate) use run::unpack;
+pub(crate) use run::{cannot_run, tool, unpack};
 pub(crate) use sources::{Mirror, Suite};
 pub(crate) use version::compare as compare_versions;
 

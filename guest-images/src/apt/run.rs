@@ -76,7 +76,8 @@ fn parse_status(line: &str) -> Option<f64> {
     line.strip_prefix("dlstatus:")?.split(':').nth(1)?.parse().ok()
 }
 
-fn cannot_run(command: &Command, error: io::Error) -> ImageError {
+/// Why a program could not be started, with the package to install if it is one of apt's.
+pub(crate) fn cannot_run(command: &Command, error: io::Error) -> ImageError {
     let program = command.get_program().to_string_lossy().into_owned();
     if error.kind() == io::ErrorKind::NotFound {
         for (tool, package) in TOOLS {

@@ -37,6 +37,10 @@ pub(super) struct RunArguments {
     /// A module file that takes the place of the kernel's own.
     #[arg(long = "module", value_name = "FILE.ko")]
     pub(super) modules: Vec<PathBuf>,
+    /// An edit of a driver's source, built and used in place of the kernel's own module: a file, or the name of
+    /// one in scenarios/edits. May be given several times.
+    #[arg(long = "edit", value_name = "FILE.toml")]
+    pub(super) edits: Vec<String>,
     /// A NIC: gve, mana or virtio, with [,mtu=N][,mac=M][,queues=N][,link=NAME] and more (mana: [,ports=N]). Ports become eth0, eth1, ... in this order.
     #[arg(long = "nic", value_name = "KIND[,KEY=VALUE]...")]
     pub(super) nics: Vec<NicSpec>,
@@ -162,21 +166,41 @@ pub(super) struct ImageArguments {
 pub(super) enum ImageVerb {
     /// List the kernels in the cache.
     List,
-    /// Fetch a kernel and build its initramfs.
-    Build {
-        /// The kernel.
-        #[arg(default_value = DEFAULT_KERNEL)]
-        kernel: KernelName,
-        /// Look for a newer kernel of that name.
-        #[arg(long)]
-        refresh: bool,
-    },
+    /// Fetch a kernel and build its initramfs; or build a driver's module, and print where it is.
+    Build(BuildArguments),
     /// Print where a kernel and its initramfs are, fetching them if necessary.
     Path {
         /// The kernel.
         #[arg(default_value = DEFAULT_KERNEL)]
         kernel: KernelName,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BuildArguments {
+    /// The kernel.
+    #[arg(value_name = "KERNEL", conflicts_with = "named")]
+    kernel: Option<KernelName>,
+    /// The same, for those who prefer to name it.
+    #[arg(long = "kernel", id = "named", value_name = "KERNEL")]
+    named: Option<KernelName>,
+    /// Look for a newer kernel of that name.
+    #[arg(long)]
+    pub(super) refresh: bool,
+    /// The driver whose module is built.
+    #[arg(long)]
+    pub(super) driver: Option<String>,
+    /// An edit of the driver's source: a file, or the name of one in scenarios/edits. May be given several times.
+    #[arg(long = "edit", value_name = "FILE.toml")]
+    pub(super) edits: Vec<String>,
+}
+
+impl BuildArguments {
+    /// The kernel that is meant.
+    pub(super) fn kernel(&self) -> KernelName {
+        let given = self.kernel.clone().or_else(|| self.named.clone());
+        given.unwrap_or_else(|| DEFAULT_KERNEL.parse().expect("the default is a kernel's name"))
+    }
 }
 
 /// The kernel of those who do not name one.

@@ -3,6 +3,7 @@
 mod args;
 mod bare;
 mod capture;
+mod edits;
 mod failure;
 mod image;
 mod prepare;

@@ -7,10 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use agent_protocol::{Channel, Command};
+use guest_images::edit::{Edit, EditedModule};
 use guest_images::{ExtraFile, Initramfs, InitramfsOptions, Kernel, KernelName, Store, StoreOptions};
 use nicvisor_net::network::SharedMedium;
 
 use super::args::{Backend, GuestArguments, StoreArguments};
+use super::edits;
 use super::failure::Failure;
 use crate::guest::{Guest, Plan, boot};
 use crate::machine::MachineConfig;
@@ -28,6 +30,7 @@ pub(super) fn open_store(arguments: &StoreArguments) -> Result<Store, Failure> {
 pub(super) struct Order<'a> {
     pub(super) kernel: &'a KernelName,
     pub(super) module_files: &'a [PathBuf],
+    pub(super) edits: &'a [Edit],
     /// Modules to be loaded besides the NICs' drivers.
     pub(super) modules: &'a [String],
     pub(super) root: Option<&'a PathBuf>,
@@ -42,6 +45,7 @@ pub(super) struct Order<'a> {
 pub(super) struct Prepared {
     pub(super) guest: Guest,
     pub(super) kernel: Kernel,
+    pub(super) edited: Vec<EditedModule>,
     pub(super) initramfs: Initramfs,
     pub(super) backend_reason: String,
     pub(super) boot_host_time: Duration,
@@ -70,8 +74,10 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         .map(|source| ExtraFile { source: source.clone(), target: "/".into() })
         .into_iter()
         .collect();
-    let options =
-        InitramfsOptions { modules: modules.clone(), module_files: order.module_files.to_vec(), files };
+    let edited = edits::build(store, &kernel, order.edits, order.module_files)?;
+    let module_files =
+        order.module_files.iter().cloned().chain(edited.iter().map(|module| module.path.clone())).collect();
+    let options = InitramfsOptions { modules: modules.clone(), module_files, files };
     let initramfs = store.initramfs(&kernel, &options)?;
     let started = Instant::now();
     let mut guest = boot(Plan {
@@ -97,6 +103,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     Ok(Prepared {
         guest,
         kernel,
+        edited,
         initramfs,
         backend_reason: backend_reason(order.guest.accel),
         boot_host_time,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use guest_images::Kernel;
+use guest_images::edit::EditedModule;
 use nicvisor_core::Finding;
 use serde::Serialize;
 
@@ -21,6 +22,8 @@ pub(super) struct Report {
     pub(super) initramfs_sha256: String,
     /// SHA-256 of each module in the guest.
     pub(super) modules: BTreeMap<String, String>,
+    /// Modules that were built from edited source.
+    pub(super) edited: Vec<EditedModule>,
     pub(super) seed: u64,
     pub(super) cpus: usize,
     pub(super) memory: u64,
@@ -73,6 +76,7 @@ impl Report {
             kernel: prepared.kernel.clone(),
             initramfs_sha256: prepared.initramfs.sha256.clone(),
             modules: prepared.initramfs.modules.clone(),
+            edited: prepared.edited.clone(),
             seed: config.seed,
             cpus: config.cpus,
             memory: config.memory,

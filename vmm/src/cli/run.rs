@@ -14,7 +14,7 @@ use super::failure::{FAILED, Failure};
 use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
 use super::terminal::{Input, RawMode, size};
-use super::{bare, capture};
+use super::{bare, capture, edits};
 use crate::guest::lockstep::Turn;
 use crate::guest::{Ending, Guest};
 
@@ -26,6 +26,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     {
         return bare::run(arguments, &program, &interrupted);
     }
+    let edits = edits::load(&arguments.edits)?;
     // What cannot be written is said before a guest is booted for it.
     if let Some(path) = &arguments.report {
         check_writable(path)?;
@@ -34,6 +35,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let order = Order {
         kernel: &arguments.kernel,
         module_files: &arguments.modules,
+        edits: &edits,
         modules: &[],
         root: arguments.root.as_ref(),
         nics: &arguments.nics,

@@ -171,6 +171,7 @@ impl<'a> Job<'a> {
         let order = Order {
             kernel: &self.kernel,
             module_files: &self.arguments.modules,
+            edits: &[],
             modules: &self.scenario.guest.modules,
             root: None,
             nics: &self.nics,
