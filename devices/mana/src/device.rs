@@ -12,7 +12,6 @@ use crate::hwc::Channel;
 use crate::objects::{Objects, Taker};
 use crate::queue::{Queues, Rung};
 use crate::registers;
-use crate::rules::control as rules;
 use crate::shared_memory::SharedMemory;
 use crate::vport::VPort;
 use crate::wire::gdma_requests::{DEVICE_MANA, driver_flags};
@@ -213,12 +212,6 @@ impl Device for Mana {
     }
 
     fn reset(&mut self, context: &mut Context<'_>) {
-        let leftovers = self.leftovers();
-        if !leftovers.is_empty() {
-            let message = format!("the function is reset with {leftovers} in place");
-            context.report(&rules::RESET_LEFTOVER, message, |_| ());
-            self.ignore(context);
-        }
         self.stop(context);
         self.state.resets += 1;
     }

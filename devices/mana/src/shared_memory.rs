@@ -53,6 +53,16 @@ impl Mana {
         }
     }
 
+    /// The driver has the function reset before it sets it up.
+    fn reset_by_driver(&mut self, context: &mut Context<'_>) {
+        let leftovers = self.leftovers();
+        if !leftovers.is_empty() {
+            let message = format!("the function is reset with {leftovers} in place");
+            context.report(&rules::RESET_LEFTOVER, message, |_| ());
+        }
+        self.stop(context);
+    }
+
     /// The driver handed the shared memory over.
     fn take_message(&mut self, context: &mut Context<'_>) {
         let memory = self.state.shared_memory;
@@ -63,7 +73,7 @@ impl Mana {
             match header.message {
                 ESTABLISH => {
                     if header.reset {
-                        self.stop(context);
+                        self.reset_by_driver(context);
                     }
                     self.establish_channel(context, &Establish::decode(&memory.bytes))
                 }

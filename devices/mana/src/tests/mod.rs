@@ -1,5 +1,6 @@
 //! The device as a driver sees it.
 
+mod control;
 mod hostile;
 mod legal;
 mod queues;
