@@ -75,6 +75,8 @@ impl DropReason {
     pub const NO_RECEIVER: DropReason = DropReason(std::borrow::Cow::Borrowed("no receiver on the link"));
     /// The device was reset or removed with the frame still inside.
     pub const RESET: DropReason = DropReason(std::borrow::Cow::Borrowed("device reset"));
+    /// A fault lost the completion that would have told the guest of it.
+    pub const INJECTED: DropReason = DropReason(std::borrow::Cow::Borrowed("completion lost by a fault"));
     /// The guest's descriptor pointed outside its memory.
     pub const DMA_FAULT: DropReason = DropReason(std::borrow::Cow::Borrowed("DMA fault"));
 }

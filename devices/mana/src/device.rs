@@ -89,6 +89,7 @@ impl Mana {
         state.channel.requests = old.channel.requests;
         state.channel.failures = old.channel.failures;
         state.queues.counters = old.queues.counters;
+        state.queues.faults = old.queues.faults;
         state.resets = old.resets;
         state.data = old.data;
         state.vports = old.vports;

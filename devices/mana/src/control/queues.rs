@@ -5,7 +5,7 @@ use nicvisor_core::Context;
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
 use crate::objects::{Region, Taker};
-use crate::queue::{CompletionQueue, EventQueue, Owner, QueueMemory};
+use crate::queue::{Client, CompletionQueue, EventQueue, Owner, QueueMemory};
 use crate::rules::control as rules;
 use crate::wire::Status;
 use crate::wire::gdma_requests::{CreateQueue, DisableQueue, Index, queue_type};
@@ -60,7 +60,8 @@ impl Mana {
         let id = self.new_completion_queue_id()?;
         let region = asked.gdma_region.get();
         self.state.objects.regions.take(region, Taker::CompletionQueue(id))?;
-        self.state.queues.completions.insert(id, CompletionQueue::new(id, owner, memory, event_queue));
+        let queue = CompletionQueue::new(id, owner, memory, event_queue, Client::Nobody);
+        self.state.queues.completions.insert(id, queue);
         Ok(id)
     }
 

@@ -5,7 +5,7 @@ use nicvisor_core::Context;
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
 use crate::objects::{Taker, WorkQueueObject};
-use crate::queue::{CompletionQueue, Moderation, WorkQueue, WorkQueueKind};
+use crate::queue::{Client, CompletionQueue, Moderation, WorkQueue, WorkQueueKind};
 use crate::rules::control as rules;
 use crate::wire::Status;
 use crate::wire::gdma_requests::{Handle, queue_type};
@@ -44,7 +44,10 @@ impl Mana {
         regions.take(completion_region, Taker::CompletionQueue(completion_queue))?;
         let kind = if send { WorkQueueKind::Send } else { WorkQueueKind::Receive };
         let work = WorkQueue::new(work_queue, owner, kind, work_memory, completion_queue);
-        let completions = CompletionQueue::new(completion_queue, owner, completion_memory, event_queue);
+        let number = self.queue_number(vport, send);
+        let client = if send { Client::Send(number) } else { Client::Receive(number) };
+        let completions =
+            CompletionQueue::new(completion_queue, owner, completion_memory, event_queue, client);
         let moderation = moderation(request, &asked);
         let completions = match moderation {
             Some(moderation) => completions.with_moderation(moderation),
@@ -53,7 +56,7 @@ impl Mana {
         self.state.queues.works.insert(work_queue, work);
         self.state.queues.completions.insert(completion_queue, completions);
         let handle = self.state.objects.new_handle();
-        let object = WorkQueueObject { send, vport, work_queue, completion_queue };
+        let object = WorkQueueObject { send, vport, number, work_queue, completion_queue };
         self.state.objects.work_queues.insert(handle, object);
         Ok(created(handle, &object, moderation))
     }
@@ -110,6 +113,16 @@ impl Mana {
         let regions = &mut self.state.objects.regions;
         regions.release(Taker::WorkQueue(object.work_queue));
         regions.release(Taker::CompletionQueue(object.completion_queue));
+    }
+
+    /// The first number that no send or receive queue of the vPort has.
+    fn queue_number(&self, vport: u16, send: bool) -> u32 {
+        let first = u32::from(vport) * u32::from(self.config.queues);
+        let has = |number: u32| {
+            let mut own = self.state.objects.of_vport(vport).filter(|object| object.send == send);
+            own.any(|object| object.number == number)
+        };
+        (first..).find(|number| !has(*number)).unwrap_or(first)
     }
 
     fn check_limits(&self, vport: u16, send: bool) -> Result<(), Failure> {

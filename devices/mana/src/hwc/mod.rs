@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::FunctionKind;
 use crate::device::Mana;
 use crate::objects::Domains;
-use crate::queue::{CompletionQueue, EventQueue, QueueMemory, WorkQueue, WorkQueueKind};
+use crate::queue::{Client, CompletionQueue, EventQueue, QueueMemory, WorkQueue, WorkQueueKind};
 use crate::rules::control as rules;
 use crate::wire::hwc::{
     EVENT_INIT_DATA, EVENT_INIT_DONE, EVENT_INIT_EQ, EVENT_SOC_RECONFIG_DATA, InitData, Reconfiguration,
@@ -64,7 +64,8 @@ impl Mana {
         let owner = Domains::channel();
         let queues = &mut self.state.queues;
         queues.events.insert(EVENT_QUEUE, EventQueue::new(EVENT_QUEUE, owner, events, message.vector));
-        let completions = CompletionQueue::new(COMPLETION_QUEUE, owner, completions, Some(EVENT_QUEUE));
+        let completions =
+            CompletionQueue::new(COMPLETION_QUEUE, owner, completions, Some(EVENT_QUEUE), Client::Channel);
         queues.completions.insert(COMPLETION_QUEUE, completions);
         for (id, kind, memory) in
             [(RECEIVE_QUEUE, WorkQueueKind::Receive, receive), (SEND_QUEUE, WorkQueueKind::Send, send)]

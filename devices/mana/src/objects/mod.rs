@@ -48,6 +48,8 @@ pub(crate) struct WorkQueueObject {
     pub(crate) send: bool,
     /// Number of the vPort.
     pub(crate) vport: u16,
+    /// What faults name it by: vPort by vPort, send and receive queues for themselves.
+    pub(crate) number: u32,
     /// Number of the work queue.
     pub(crate) work_queue: u32,
     /// Number of the completion queue.

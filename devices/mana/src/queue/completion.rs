@@ -1,5 +1,6 @@
 //! Completion queues: each announces its entries to an event queue.
 
+use nicvisor_core::fault::{CompletionFaults, Interrupt, Shaper, WireField, WireView};
 use nicvisor_core::{Context, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +8,7 @@ use super::ring::{ROUNDS, Ring};
 use super::{Owner, QueueMemory};
 use crate::rules::data as rules;
 use crate::wire::cqe::{self, Cqe};
+use crate::wire::layout;
 
 /// A completion queue. It announces a completion that is written while it is armed, or, when it is armed, those
 /// that the driver has not consumed; then it has to be armed anew.
@@ -19,6 +21,52 @@ pub struct CompletionQueue {
     /// Set if announcements may be moderated.
     moderation: Option<Moderation>,
     unannounced: Option<Unannounced>,
+    client: Client,
+    /// What faults make of completions before they are written.
+    shaper: Shaper<Completion>,
+}
+
+/// Whose completions a queue has: what faults name it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Client {
+    /// The hardware channel.
+    Channel,
+    /// The send queue of this number; those of all vPorts are numbered in a row.
+    Send(u32),
+    /// The receive queue of this number.
+    Receive(u32),
+    /// None that this device has anything to tell (a completion queue that was created by itself).
+    Nobody,
+}
+
+impl Client {
+    /// Kind of queue.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Client::Channel => "hwc",
+            Client::Send(_) => "tx",
+            Client::Receive(_) => "rx",
+            Client::Nobody => "none",
+        }
+    }
+
+    /// Number among the queues of its kind.
+    pub fn number(self) -> u32 {
+        match self {
+            Client::Channel | Client::Nobody => 0,
+            Client::Send(number) | Client::Receive(number) => number,
+        }
+    }
+
+    /// The fields of its completions.
+    pub fn layout(self) -> &'static [WireField] {
+        match self {
+            Client::Channel => layout::CHANNEL,
+            Client::Send(_) => layout::SEND,
+            Client::Receive(_) => layout::RECEIVE,
+            Client::Nobody => &[],
+        }
+    }
 }
 
 /// How far announcements may be put off. Zero microseconds: not at all.
@@ -38,21 +86,36 @@ struct Unannounced {
 }
 
 /// What happened to an entry of a work queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// The work queue.
     pub work_queue: u32,
     /// Whether that is a send queue.
     pub is_send: bool,
     /// What the queue's client is told.
+    #[serde(with = "serde_bytes")]
     pub payload: [u8; cqe::PAYLOAD_SIZE],
 }
 
 impl CompletionQueue {
     /// A completion queue that has just been created: empty and armed.
-    pub fn new(id: u32, owner: Owner, memory: QueueMemory, event_queue: Option<u32>) -> CompletionQueue {
-        let ring = Ring::new(memory, cqe::SIZE);
-        CompletionQueue { id, owner, event_queue, ring, moderation: None, unannounced: None }
+    pub fn new(
+        id: u32,
+        owner: Owner,
+        memory: QueueMemory,
+        event_queue: Option<u32>,
+        client: Client,
+    ) -> CompletionQueue {
+        CompletionQueue {
+            id,
+            owner,
+            event_queue,
+            ring: Ring::new(memory, cqe::SIZE),
+            moderation: None,
+            unannounced: None,
+            client,
+            shaper: Shaper::new(client.kind(), client.number()),
+        }
     }
 
     /// The same queue with announcements that may be moderated, so from the start and later by doorbells.
@@ -66,15 +129,58 @@ impl CompletionQueue {
         self.event_queue
     }
 
-    /// Writes a completion. Whether it is to be announced now.
-    pub(crate) fn push(&mut self, context: &mut Context<'_>, completion: &Completion) -> bool {
+    /// Takes a completion that is to be written, now or when faults say. Whether they leave it.
+    pub(crate) fn offer(
+        &mut self,
+        context: &mut Context<'_>,
+        faults: &mut CompletionFaults,
+        completion: Completion,
+    ) -> bool {
+        let raw = self.encode(&completion);
+        let fields = WireView::new(self.client.layout(), &raw);
+        self.shaper.offer(context.now, faults, completion, &fields).is_none()
+    }
+
+    /// Writes the next completion that is due. Whether to announce what is there then; `None` if none is due.
+    pub(crate) fn write_next(&mut self, context: &mut Context<'_>) -> Option<bool> {
+        let ready = self.shaper.take(context.now)?;
+        let mut announce = false;
+        for _ in 0..ready.copies {
+            let mut raw = self.encode(&ready.entry);
+            ready.rewrite(&mut WireView::new(self.client.layout(), &mut raw));
+            announce |= self.push(context, &raw);
+        }
+        match ready.interrupt {
+            Interrupt::Normal => return Some(announce),
+            Interrupt::Suppressed => (),
+            Interrupt::Vector(vector) => context.raise(vector),
+        }
+        Some(false)
+    }
+
+    /// Faults were lifted.
+    pub(crate) fn lifted(&mut self, faults: &CompletionFaults) {
+        self.shaper.lifted(faults);
+    }
+
+    /// Whether [`Self::write_next`] has something now.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.shaper.next_deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// The completion as the next entry of the ring.
+    fn encode(&self, completion: &Completion) -> [u8; cqe::SIZE] {
+        let Completion { work_queue, is_send, payload } = *completion;
+        Cqe { payload, work_queue, is_send, owner: self.ring.owner() }.encode()
+    }
+
+    /// Writes an entry. Whether it is to be announced now.
+    fn push(&mut self, context: &mut Context<'_>, raw: &[u8; cqe::SIZE]) -> bool {
         if self.ring.outstanding() >= u64::from(self.ring.entries()) * ROUNDS {
             let message = format!("no doorbell for {ROUNDS} rounds of {} entries", self.ring.entries());
             self.report(context, &rules::CQ_OVERFLOW, message);
         }
-        let Completion { work_queue, is_send, payload } = *completion;
-        let cqe = Cqe { payload, work_queue, is_send, owner: self.ring.owner() };
-        if let Err(error) = self.ring.push(context, &cqe.encode()) {
+        if let Err(error) = self.ring.push(context, raw) {
             self.report(context, &rules::QUEUE_MEMORY, error.to_string());
             return false;
         }
@@ -117,11 +223,12 @@ impl CompletionQueue {
         self.poll(context.now)
     }
 
-    /// When [`Self::poll`] will next find something to announce.
+    /// When [`Self::poll`] will next find something to announce, or [`Self::write_next`] something to write.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let since = self.unannounced?.since;
         let microseconds = self.moderation.unwrap_or_default().microseconds;
-        Some(since + Duration::from_micros(microseconds.into()))
+        let announcement =
+            self.unannounced.map(|waiting| waiting.since + Duration::from_micros(microseconds.into()));
+        announcement.into_iter().chain(self.shaper.next_deadline()).min()
     }
 
     /// Whether completions whose announcement was put off are to be announced now.
@@ -164,14 +271,18 @@ mod tests {
 
     fn queue() -> (Bench, CompletionQueue) {
         let memory = QueueMemory::new(vec![0x1000], 4096, 0, 4096).unwrap();
-        (Bench::with_memory(1 << 20), CompletionQueue::new(9, Owner::default(), memory, Some(1)))
+        (
+            Bench::with_memory(1 << 20),
+            CompletionQueue::new(9, Owner::default(), memory, Some(1), Client::Send(0)),
+        )
     }
 
     const COMPLETION: Completion =
         Completion { work_queue: 4, is_send: true, payload: [6; cqe::PAYLOAD_SIZE] };
 
     fn push(bench: &mut Bench, queue: &mut CompletionQueue) -> bool {
-        bench.call(|context| queue.push(context, &COMPLETION))
+        assert!(bench.call(|context| queue.offer(context, &mut CompletionFaults::default(), COMPLETION)));
+        bench.call(|context| queue.write_next(context)).expect("no fault holds it")
     }
 
     #[test]
@@ -213,7 +324,7 @@ mod tests {
         bench.call(|context| queue.doorbell(context, 65, true));
         bench.call(|context| queue.doorbell(context, 512, true));
         bench.call(|context| queue.moderate(context, Some(3), None));
-        bench.call(|context| (0..513).for_each(|_| _ = queue.push(context, &COMPLETION)));
+        (0..513).for_each(|_| _ = push(&mut bench, &mut queue));
         let mut alone = CompletionQueue { event_queue: None, ..queue.clone() };
         bench.call(|context| alone.doorbell(context, 64, true));
         let effects = bench.take_effects();

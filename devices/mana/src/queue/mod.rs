@@ -9,10 +9,11 @@ mod work;
 
 use std::collections::BTreeMap;
 
+use nicvisor_core::fault::FaultState;
 use nicvisor_core::{Context, Time};
 use serde::{Deserialize, Serialize};
 
-pub use completion::{Completion, CompletionQueue, Moderation};
+pub use completion::{Client, Completion, CompletionQueue, Moderation};
 pub use event::EventQueue;
 pub use memory::QueueMemory;
 pub use work::{Sge, WorkQueue, WorkQueueKind, Wqe};
@@ -32,6 +33,8 @@ pub struct Queues {
     pub works: BTreeMap<u32, WorkQueue>,
     /// What they did since power-on.
     pub counters: Counters,
+    /// Faults of the device; those about completions are at work here.
+    pub faults: FaultState,
 }
 
 /// Whose a queue is.
@@ -105,13 +108,36 @@ impl Queues {
         rung
     }
 
-    /// Writes a completion to completion queue `queue`, if there still is one, and announces it.
-    pub fn complete(&mut self, context: &mut Context<'_>, queue: u32, completion: Completion) {
-        let Some(completions) = self.completions.get_mut(&queue) else { return };
-        self.counters.completions += 1;
-        if completions.push(context, &completion) {
-            self.announce(context, queue);
+    /// Writes a completion to completion queue `queue`, if there still is one, and announces it. False if a
+    /// fault loses it.
+    pub fn complete(&mut self, context: &mut Context<'_>, queue: u32, completion: Completion) -> bool {
+        let Some(completions) = self.completions.get_mut(&queue) else { return true };
+        let written = completions.offer(context, &mut self.faults.completions, completion);
+        self.write(context, queue);
+        written
+    }
+
+    /// Faults were lifted: writes the completions that waited for that.
+    pub fn lifted(&mut self, context: &mut Context<'_>) {
+        self.completions.values_mut().for_each(|queue| queue.lifted(&self.faults.completions));
+        self.write_due(context);
+    }
+
+    /// Writes all completions of a queue that are due.
+    fn write(&mut self, context: &mut Context<'_>, queue: u32) {
+        while let Some(completions) = self.completions.get_mut(&queue) {
+            let Some(announce) = completions.write_next(context) else { return };
+            self.counters.completions += 1;
+            if announce {
+                self.announce(context, queue);
+            }
         }
+    }
+
+    fn write_due(&mut self, context: &mut Context<'_>) {
+        let due = self.completions.iter().filter(|(_, queue)| queue.is_due(context.now));
+        let due: Vec<u32> = due.map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|queue| self.write(context, queue));
     }
 
     /// Writes an event to event queue `queue`, if there still is one.
@@ -132,8 +158,9 @@ impl Queues {
         self.completions.values().filter_map(CompletionQueue::deadline).min()
     }
 
-    /// Announces the completions whose announcement was put off until now.
+    /// Writes and announces the completions that were put off until now.
     pub fn deadline(&mut self, context: &mut Context<'_>) {
+        self.write_due(context);
         let due = |(id, queue): (&u32, &mut CompletionQueue)| queue.poll(context.now).then_some(*id);
         let due: Vec<u32> = self.completions.iter_mut().filter_map(due).collect();
         for queue in due {
@@ -215,7 +242,7 @@ mod tests {
         let owner = Owner { doorbell_page: 4, ..Owner::default() };
         let mut queues = Queues::default();
         queues.events.insert(1, EventQueue::new(1, owner, memory(1), 9));
-        queues.completions.insert(2, CompletionQueue::new(2, owner, memory(2), Some(1)));
+        queues.completions.insert(2, CompletionQueue::new(2, owner, memory(2), Some(1), Client::Send(0)));
         queues.works.insert(3, WorkQueue::new(3, owner, WorkQueueKind::Send, memory(3), 2));
         (Bench::with_memory(1 << 20), queues)
     }
@@ -227,7 +254,7 @@ mod tests {
 
     fn complete(bench: &mut Bench, queues: &mut Queues) {
         let completion = Completion { work_queue: 3, is_send: true, payload: [0; PAYLOAD_SIZE] };
-        bench.call(|context| queues.complete(context, 2, completion));
+        assert!(bench.call(|context| queues.complete(context, 2, completion)));
     }
 
     #[test]

@@ -272,21 +272,29 @@ impl Receiver {
         if packets.packets.len() > 1 {
             self.counters.coalesced += packets.packets.len() as u64;
         }
-        self.complete(context, queues, rq, &packets.completion());
-        packets.frames.into_iter().for_each(|frame| context.settle(frame, Fate::Delivered));
+        let told = self.complete(context, queues, rq, &packets.completion());
+        for frame in packets.frames {
+            match told {
+                true => context.settle(frame, Fate::Delivered),
+                false => self.settle_dropped(context, frame, DropReason::INJECTED),
+            }
+        }
     }
 
+    /// Whether the driver gets to know.
     fn complete(
         &mut self,
         context: &mut Context<'_>,
         queues: &mut Queues,
         rq: u32,
         completion: &RxCompletion,
-    ) {
-        let Some(completion_queue) = queues.works.get(&rq).map(WorkQueue::completion_queue) else { return };
+    ) -> bool {
+        let Some(completion_queue) = queues.works.get(&rq).map(WorkQueue::completion_queue) else {
+            return false;
+        };
         self.counters.completions += 1;
         let payload = completion.encode();
-        queues.complete(context, completion_queue, Completion { work_queue: rq, is_send: false, payload });
+        queues.complete(context, completion_queue, Completion { work_queue: rq, is_send: false, payload })
     }
 
     fn settle_dropped(&mut self, context: &mut Context<'_>, frame: FrameId, reason: DropReason) {

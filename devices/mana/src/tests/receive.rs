@@ -215,7 +215,7 @@ fn destroyed_queues_and_resets_drop_what_waits() {
     driver.harness.call(|device, context| device.reset(context));
     let effects = driver.effects();
     assert_eq!(effects.fates, [(FrameId(131), Fate::Dropped(DropReason::RESET))]);
-    assert_eq!(broken(&effects), ["mana-reset-leftover"]);
+    assert_clean(&effects);
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub mod doorbell;
 pub mod eqe;
 pub mod gdma_requests;
 pub mod hwc;
+pub mod layout;
 pub mod mana_requests;
 pub mod oob;
 pub mod registers;
