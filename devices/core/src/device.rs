@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::fault::{Fault, FaultError, FaultPoints, FaultStatus};
 use crate::{Context, Frame, Time};
 
 /// A device model, as far as the bus that it is on makes no difference.
@@ -42,6 +43,25 @@ pub trait Device: std::fmt::Debug + Send {
 
     /// The device's counters by name, in a stable order, for reports and scenario expectations.
     fn counters(&self) -> Vec<(String, u64)>;
+
+    /// What faults and events can name. Constant for the device's life; a device without any has none.
+    fn fault_points(&self) -> FaultPoints {
+        FaultPoints::default()
+    }
+
+    /// Takes a fault in, or does the event that it names. See [`crate::fault`].
+    ///
+    /// # Errors
+    /// When it names what [`Self::fault_points`] does not, contradicts itself, or is not possible now; the device
+    /// is then unchanged.
+    fn inject(&mut self, _context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
+        Err(self.fault_points().refusal(fault))
+    }
+
+    /// The faults that are in the device, and what each has hit so far.
+    fn fault_status(&self) -> Vec<FaultStatus> {
+        Vec::new()
+    }
 
     /// The whole state as JSON, to be shown or handed to [`Self::restore`].
     fn save(&self) -> Value;

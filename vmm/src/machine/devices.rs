@@ -1,5 +1,6 @@
 //! The devices of a machine: plugging them in, and reaching them from the host's side.
 
+use nicvisor_core::fault::{Fault, FaultError};
 use nicvisor_core::pci::{Function, Slot};
 use nicvisor_core::{Context, Device, DeviceId, Frame, PciDevice, Time};
 use nicvisor_net::network::{LinkId, PortId};
@@ -109,6 +110,16 @@ impl Machine {
         if let Some(&(id, index)) = self.ports.get(&port) {
             self.call(now, id, |function, context| function.set_link(context, index, up));
         }
+    }
+
+    /// Injects a fault into a device, or has it do something. [`Device::fault_points`] says what can be named.
+    ///
+    /// # Errors
+    /// When the device has nothing of that name, or cannot do it now.
+    pub fn inject(&mut self, now: Time, id: DeviceId, fault: &Fault) -> Result<(), FaultError> {
+        let mut result = Err(FaultError::NotNow("the device is gone".to_owned()));
+        self.call(now, id, |function, context| result = function.inject(context, fault));
+        result
     }
 
     /// A frame has arrived at a port.

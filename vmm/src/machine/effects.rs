@@ -1,7 +1,7 @@
 //! Carrying out what devices want.
 
 use nicvisor_core::pci::Slot;
-use nicvisor_core::{DeviceId, Frame, HostMessage, Time};
+use nicvisor_core::{DeviceEvent, DeviceId, Frame, FrameId, HostMessage, Time};
 
 use super::Machine;
 
@@ -19,6 +19,17 @@ pub enum HostOutput {
         /// The bytes.
         bytes: Vec<u8>,
     },
+}
+
+/// Something that the guest did to a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// When.
+    pub time: Time,
+    /// The device.
+    pub device: DeviceId,
+    /// What.
+    pub event: DeviceEvent,
 }
 
 /// Whose effects are carried out.
@@ -39,16 +50,23 @@ impl Machine {
         }
         self.route_interrupts();
         let mut effects = std::mem::take(&mut self.effects);
+        let mut ids = Vec::new();
         for (index, frame) in effects.frames.drain(..) {
-            self.transmit(source, index, frame, now);
+            ids.push(self.transmit(source, index, frame, now).unwrap_or(FrameId::UNASSIGNED));
         }
         for (frame, fate) in effects.fates.drain(..) {
             self.medium.settle(frame, &fate);
         }
         for mut finding in effects.findings.drain(..) {
             finding.device = self.name(source).to_owned();
+            let frame = finding.frame.and_then(|frame| frame.resolve(&ids));
+            finding.frame = frame.filter(|frame| *frame != FrameId::UNASSIGNED);
             self.medium.record_finding(&finding);
             self.findings.push(finding);
+        }
+        if let Source::Device(device) = source {
+            let observed = effects.events.drain(..).map(|event| Observed { time: now, device, event });
+            self.events.extend(observed);
         }
         for message in effects.host.drain(..) {
             self.activity += 1;
@@ -66,15 +84,17 @@ impl Machine {
         self.slots.get(&slot).map_or(Source::Bus, |id| Source::Device(*id))
     }
 
-    fn transmit(&mut self, source: Source, index: u16, frame: Frame, now: Time) {
-        let Source::Device(id) = source else { return };
-        let Some(device) = self.devices.get(&id) else { return };
-        let Some(&port) = device.ports.get(usize::from(index)) else { return };
+    /// Puts a frame of a device on its link; the id that it got there.
+    fn transmit(&mut self, source: Source, index: u16, frame: Frame, now: Time) -> Option<FrameId> {
+        let Source::Device(id) = source else { return None };
+        let device = self.devices.get(&id)?;
+        let &port = device.ports.get(usize::from(index))?;
         let injected = self.medium.inject(port, frame.bytes, now);
         for mut finding in injected.findings {
             finding.device.clone_from(&device.name);
             self.findings.push(finding);
         }
+        Some(injected.id)
     }
 
     fn name(&self, source: Source) -> &str {

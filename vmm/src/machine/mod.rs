@@ -19,13 +19,13 @@ mod report;
 use std::collections::BTreeMap;
 
 use nicvisor_core::pci::{Root, Slot, Windows};
-use nicvisor_core::{Context, DeviceId, Effects, Finding, HypervisorInterface, PowerEvent, Time};
+use nicvisor_core::{Context, DeviceId, Effects, EventKinds, Finding, HypervisorInterface, PowerEvent, Time};
 use nicvisor_memory::{GuestRam, HIGH_RAM_START, PCI_HOLE_START};
 use nicvisor_net::network::{NetworkGuard, PortId, Random, SharedMedium, Station};
 use nicvisor_platform::{Platform, PlatformConfig};
 
 pub use config::{MOST_CPUS, MachineConfig, MachineError};
-pub use effects::HostOutput;
+pub use effects::{HostOutput, Observed};
 pub use inspect::{CpuActivity, CpuState};
 pub use interrupts::InterruptSink;
 pub use report::{CpuReport, Frame as BacktraceFrame};
@@ -51,6 +51,7 @@ pub struct Machine {
     ports: BTreeMap<PortId, (DeviceId, u16)>,
     effects: Effects,
     findings: Vec<Finding>,
+    events: Vec<Observed>,
     output: Vec<HostOutput>,
     power: Option<PowerEvent>,
     activity: u64,
@@ -88,6 +89,7 @@ impl Machine {
             ports: BTreeMap::new(),
             effects: Effects::default(),
             findings: Vec::new(),
+            events: Vec::new(),
             output: Vec::new(),
             power: None,
             activity: 0,
@@ -159,6 +161,22 @@ impl Machine {
     /// Broken rules since the last call.
     pub fn take_findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
+    }
+
+    /// From now on devices tell about events of these kinds, and of no others. Take them often: nobody else does.
+    pub fn listen(&mut self, kinds: EventKinds) {
+        self.effects.wanted = kinds;
+    }
+
+    /// Whether [`Self::take_events`] has anything.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What the guest did to the devices since the last call, in order, of the kinds that are listened to.
+    pub fn take_events(&mut self) -> Vec<Observed> {
+        std::mem::take(&mut self.events)
     }
 
     /// Whether [`Self::take_output`] has anything.

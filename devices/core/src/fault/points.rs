@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FaultError, Value, WireField};
+use super::{Fault, FaultError, FaultState, Value, WireField};
 
 /// Everything about a device that faults and events can name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +136,15 @@ impl Field {
 }
 
 impl FaultPoints {
+    /// Why a device with none of these points cannot take `fault`.
+    pub(crate) fn refusal(&self, fault: &Fault) -> FaultError {
+        let mut state = FaultState::default();
+        match state.inject(crate::Time::ZERO, self, fault) {
+            Err(error) => error,
+            Ok(_) => FaultError::NotNow("this device takes no faults".to_owned()),
+        }
+    }
+
     /// The channel and the command of that name.
     pub(super) fn command(
         &self,

@@ -8,6 +8,7 @@ use super::layout::{self, Layout};
 use super::msix::Msix;
 use super::registers::{Registers, SavedRegisters};
 use super::{Bar, BarKind, Identity, PciDevice};
+use crate::fault::{Fault, FaultError};
 use crate::{Context, Dma, Frame, RestoreError, Time};
 
 /// A device model with its configuration space, BAR decoders and MSI-X table.
@@ -157,6 +158,14 @@ impl Function {
     /// See [`crate::Device::set_link`].
     pub fn set_link(&mut self, context: &mut Context<'_>, port: u16, up: bool) {
         self.call(context, |device, context| device.set_link(context, port, up));
+    }
+
+    /// See [`crate::Device::inject`].
+    ///
+    /// # Errors
+    /// The device's own.
+    pub fn inject(&mut self, context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
+        self.call(context, |device, context| device.inject(context, fault))
     }
 
     /// See [`crate::Device::next_deadline`].

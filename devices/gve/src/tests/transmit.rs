@@ -1,5 +1,6 @@
 //! Packets on their way out.
 
+use nicvisor_core::FrameId;
 use nicvisor_net::check::check_wire;
 use nicvisor_net::parse::IpVersion;
 use nicvisor_net::testing::{Packet, assert_intact, seed};
@@ -113,6 +114,8 @@ fn a_jumbo_header_that_the_driver_left_is_found() {
     assert_eq!(broken(&effects), ["net-ipv6-jumbo-header"]);
     assert_eq!(effects.findings[0].queue, "tx 0");
     assert!(!effects.findings[0].packet.is_empty() && !effects.findings[0].descriptor.is_empty());
+    let ids = [FrameId(5), FrameId(6)];
+    assert_eq!(effects.findings[0].frame.and_then(|frame| frame.resolve(&ids)), Some(FrameId(5)));
 
     let ignored = ["net-ipv6-jumbo-header".to_owned()].into();
     let mut driver = open(Config { ignored_rules: ignored, ..config() });

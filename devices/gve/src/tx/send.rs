@@ -29,16 +29,22 @@ impl Gve {
         packet: &Packet,
         raw: &[RawDescriptor],
     ) {
+        let earlier = context.findings();
         let frames = self.frames(context, queue, packet, raw);
         let link_is_up = self.state.link_is_up();
         let Some(frames) = frames.filter(|_| link_is_up) else {
             self.state.counters.tx_dropped += 1;
             return;
         };
+        let mut first = None;
         for frame in frames {
             self.state.counters.tx_frames += 1;
             self.state.counters.tx_bytes += frame.len() as u64;
-            context.transmit(0, frame);
+            let id = context.transmit(0, frame);
+            first.get_or_insert(id);
+        }
+        if let Some(first) = first {
+            context.concern(earlier, first);
         }
     }
 
