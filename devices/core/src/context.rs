@@ -59,6 +59,13 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Tells that the faults with these labels changed something.
+    pub fn observe_faults(&mut self, labels: &[String]) {
+        for label in labels {
+            self.observe(EventKind::Fault, || DeviceEvent::new(EventKind::Fault, label.clone()));
+        }
+    }
+
     /// Tells what the guest did, if anybody wants to know: `complete` is not called otherwise.
     pub fn observe(&mut self, kind: EventKind, complete: impl FnOnce() -> DeviceEvent) {
         if self.effects.wanted.contains(kind) {

@@ -1,7 +1,10 @@
 //! The device as a whole: its state, and the PCI function around it.
 
+use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
-use nicvisor_core::{Context, Device, DropReason, Frame, PciDevice, Port, RestoreError, Time};
+use nicvisor_core::{
+    Context, Device, DeviceEvent, DropReason, EventKind, Frame, PciDevice, Port, RestoreError, Time,
+};
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,6 +50,8 @@ impl Gve {
         self.state.counters.resets += 1;
         self.state.admin.executed = old.admin.executed;
         self.state.admin.failed = old.admin.failed;
+        self.state.faults = old.faults;
+        context.observe(EventKind::State, || DeviceEvent::new(EventKind::State, "reset"));
     }
 
     /// An event on a queue of notification block `block`.
@@ -81,6 +86,7 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Packets that the driver handed over.
     pub(crate) handed: HandedStats,
+    pub(crate) faults: FaultState,
 }
 
 impl State {
@@ -99,6 +105,7 @@ impl State {
             memory_used: 0,
             counters: Counters::default(),
             handed: HandedStats::default(),
+            faults: FaultState::default(),
         }
     }
 
@@ -135,9 +142,9 @@ impl PciDevice for Gve {
         }
     }
 
-    fn read_bar(&mut self, _context: &mut Context<'_>, bar: u8, offset: u64, data: &mut [u8]) {
+    fn read_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &mut [u8]) {
         if bar == 0 {
-            self.read_register(offset, data);
+            self.read_register(context, offset, data);
         }
     }
 
@@ -156,24 +163,24 @@ impl Device for Gve {
     }
 
     fn set_link(&mut self, context: &mut Context<'_>, _port: u16, up: bool) {
-        if up == self.state.link_is_up() {
-            return;
-        }
-        self.state.registers.device_status.set(DeviceStatus::LINK, up);
-        if let Some(resources) = &self.state.resources {
-            self.state.counters.management_interrupts += 1;
-            context.raise(resources.management_vector());
-        }
+        self.change_link(context, up);
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let blocks = self.state.resources.iter().flat_map(|resources| &resources.blocks);
         let stats = self.state.stats.iter().map(|report| report.next);
-        blocks.filter_map(|block| block.deadline()).chain(stats).min()
+        let tx = self.state.tx.iter().flatten().filter_map(|queue| queue.shaper.next_deadline());
+        let rx = self.state.rx.iter().flatten().filter_map(|queue| queue.shaper.next_deadline());
+        let admin = self.state.admin.next_deadline();
+        blocks.filter_map(|block| block.deadline()).chain(stats).chain(tx).chain(rx).chain(admin).min()
     }
 
     fn deadline(&mut self, context: &mut Context<'_>) {
         self.write_stats(context);
+        self.write_due_completions(context);
+        if self.state.admin.next_deadline().is_some_and(|due| due <= context.now) {
+            self.resume_admin(context);
+        }
         let Some(resources) = &mut self.state.resources else { return };
         for (block, vector) in resources.blocks.iter_mut().zip(resources.first_vector..) {
             if block.poll(context.now) {
@@ -200,6 +207,18 @@ impl Device for Gve {
         counters.push(("admin_commands".to_owned(), self.state.admin.executed));
         counters.push(("admin_failures".to_owned(), self.state.admin.failed));
         counters
+    }
+
+    fn fault_points(&self) -> FaultPoints {
+        self.points()
+    }
+
+    fn inject(&mut self, context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
+        self.inject_fault(context, fault)
+    }
+
+    fn fault_status(&self) -> Vec<FaultStatus> {
+        self.state.faults.status()
     }
 
     fn save(&self) -> Value {

@@ -1,7 +1,7 @@
 //! BAR2: an array of 32-bit little-endian doorbells. The device hands out their indices when notification
 //! blocks and queues are created.
 
-use nicvisor_core::Context;
+use nicvisor_core::{Context, DeviceEvent, EventKind};
 
 use crate::config::MAX_QUEUES;
 use crate::device::Gve;
@@ -17,6 +17,14 @@ impl Gve {
             return;
         };
         let index = (offset / 4) as u32;
+        context.observe(EventKind::Doorbell, || {
+            let name = match index {
+                FIRST_RX.. => format!("rx {}", index - FIRST_RX),
+                FIRST_TX.. => format!("tx {}", index - FIRST_TX),
+                _ => format!("interrupt {index}"),
+            };
+            DeviceEvent::new(EventKind::Doorbell, name).with("value", value)
+        });
         let known = match index {
             FIRST_RX.. => self.ring_rx(context, index - FIRST_RX, value),
             FIRST_TX.. => self.ring_tx(context, index - FIRST_TX, value),

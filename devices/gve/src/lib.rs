@@ -27,6 +27,7 @@ pub mod config;
 mod counters;
 mod device;
 mod doorbells;
+mod faults;
 mod interrupts;
 mod registers;
 mod ring;

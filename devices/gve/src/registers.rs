@@ -5,12 +5,15 @@
 //! then the run bit of the driver status, and takes the device back with the reset bit there. The device
 //! accepts both ways whatever its revision, as old drivers know only the first.
 
+use std::ops::Range;
+
 use bitflags::bitflags;
 use nicvisor_core::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::AdminRing;
 use crate::device::Gve;
+use crate::faults::REGISTERS;
 use crate::rules;
 
 bitflags! {
@@ -42,7 +45,7 @@ pub(crate) struct Registers {
 
 impl Gve {
     /// The driver reads from BAR0.
-    pub(crate) fn read_register(&self, offset: u64, data: &mut [u8]) {
+    pub(crate) fn read_register(&mut self, context: &Context<'_>, offset: u64, data: &mut [u8]) {
         let mut file = [0; FILE_SIZE];
         let registers = &self.state.registers;
         let mut put = |offset: u64, value: u32| {
@@ -57,9 +60,27 @@ impl Gve {
         put(ADMIN_BASE_HI, (registers.admin_base >> 32) as u32);
         put(ADMIN_BASE_LO, registers.admin_base as u32);
         put(ADMIN_LENGTH, u32::from(registers.admin_length) << 16);
-        let start = offset as usize;
-        if let Some(bytes) = file.get(start..start + data.len()) {
+        let accessed = offset as usize..offset as usize + data.len();
+        self.override_registers(context, &accessed, &mut file);
+        if let Some(bytes) = file.get(accessed) {
             data.copy_from_slice(bytes);
+        }
+    }
+
+    /// Changes what faults change of the registers that the driver reads.
+    fn override_registers(&mut self, context: &Context<'_>, accessed: &Range<usize>, file: &mut [u8]) {
+        let overrides = &mut self.state.faults.overrides;
+        if overrides.is_empty() {
+            return;
+        }
+        for (name, register) in REGISTERS {
+            let place = register.place();
+            if place.start < accessed.end
+                && accessed.start < place.end
+                && let Some(value) = register.read(file)
+            {
+                register.write(file, overrides.apply(context.now, name, value));
+            }
         }
     }
 
@@ -124,7 +145,7 @@ impl Gve {
         }
         self.state.registers.device_status -= DeviceStatus::DEVICE_IS_RESET | DeviceStatus::RESET;
         self.state.admin.ring = Some(AdminRing { address, entries });
-        self.state.admin.counter = 0;
+        self.state.admin.restart();
     }
 
     /// The driver takes the device back, whatever state it is in.

@@ -24,9 +24,9 @@ impl CompletionRing {
     /// are written last: a driver on another CPU that sees the bit sees the rest too.
     pub(crate) fn push(&mut self, context: &Context<'_>, entry: &[u8]) -> Result<(), DmaError> {
         let address = self.address + u64::from(self.next) * entry.len() as u64;
-        let (head, rest) = entry.split_at(entry.len().min(8));
+        let Some((head, rest)) = entry.split_first_chunk::<8>() else { return Ok(()) };
         context.dma.write(address + head.len() as u64, rest)?;
-        context.dma.write(address, head)?;
+        context.dma.store_release(address, u64::from_ne_bytes(*head))?;
         self.next = (self.next + 1) & (self.size - 1);
         self.generation ^= self.next == 0;
         Ok(())

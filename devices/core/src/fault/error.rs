@@ -77,8 +77,13 @@ impl FaultError {
         }
         let lower = name.to_lowercase();
         let closeness = |candidate: &str| strsim::jaro_winkler(&candidate.to_lowercase(), &lower);
-        let closest = known.clone().max_by(|a, b| closeness(a).total_cmp(&closeness(b)));
-        let suggestion = closest.filter(|candidate| closeness(candidate) > CLOSE).map(str::to_owned);
+        // Drivers prefix their names: the part that tells them apart is enough of a hint.
+        let containing =
+            known.clone().find(|candidate| !lower.is_empty() && candidate.to_lowercase().contains(&lower));
+        let closest =
+            containing.or_else(|| known.clone().max_by(|a, b| closeness(a).total_cmp(&closeness(b))));
+        let is_close = |candidate: &&str| containing.is_some() || closeness(candidate) > CLOSE;
+        let suggestion = closest.filter(is_close).map(str::to_owned);
         let known = known.map(str::to_owned).collect();
         Err(FaultError::Unknown { what: what(), name: name.to_owned(), suggestion, known })
     }
@@ -110,11 +115,13 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         assert_eq!(
             message("CREATE_WQ", &["MANA_CREATE_WQ_OBJ", "CREATE_CQ"]),
-            "there is no command \"CREATE_WQ\" (did you mean \"CREATE_CQ\"?); \
+            "there is no command \"CREATE_WQ\" (did you mean \"MANA_CREATE_WQ_OBJ\"?); \
              there are: MANA_CREATE_WQ_OBJ, CREATE_CQ"
         );
         assert_eq!(message("zzz", &["OPEN"]), "there is no command \"zzz\"; there are: OPEN");
         assert_eq!(message("open", &[]), "there is no command \"open\"; this device has none");
+        let prefixed = message("create_tx", &["X_CREATE_RX_QUEUE", "X_CREATE_TX_QUEUE"]);
+        assert!(prefixed.contains("did you mean \"X_CREATE_TX_QUEUE\"?"), "{prefixed}");
         assert!(message("open", &["OPEN"]).contains("did you mean \"OPEN\"?"));
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Edit;
 use super::uses::Trigger;
-use super::{FaultError, FaultPoints, OverrideFault};
+use super::{FaultError, FaultPoints, FieldsMut, OverrideFault};
 use crate::Time;
 
 /// The values that the driver gets to see changed.
@@ -36,6 +36,17 @@ impl Overrides {
                 false => value,
             }
         })
+    }
+
+    /// The driver looks at all of `fields` at once.
+    pub fn apply_all(&mut self, now: Time, fields: &mut dyn FieldsMut) {
+        for rule in &mut self.rules {
+            if let Some(value) = fields.field(&rule.name)
+                && rule.trigger.fires(now)
+            {
+                fields.set_field(&rule.name, rule.edit.apply(value, rule.bits));
+            }
+        }
     }
 
     pub(super) fn inject(

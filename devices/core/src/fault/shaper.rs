@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::completion::{Shape, Wait};
 use super::conditions::{Edits, edit_all};
 use super::{Batch, CompletionFaults, Fields, FieldsMut, Interrupt, Order};
-use crate::Time;
+use crate::{Context, Time};
 
 /// Holds the completions of one queue until it is time to write them. `E` is what the device writes into its
 /// ring, or makes that from.
@@ -43,6 +43,18 @@ impl<E> Ready<E> {
     pub fn rewrite(&self, fields: &mut dyn FieldsMut) {
         edit_all(&self.edits, fields);
     }
+
+    /// The completion is written: tells which faults changed it, and raises its interrupt if that was moved.
+    /// Whether the queue's own interrupt is to be raised.
+    pub fn raise(&self, context: &mut Context<'_>) -> bool {
+        context.observe_faults(&self.faults);
+        match self.interrupt {
+            Interrupt::Normal => return true,
+            Interrupt::Suppressed => (),
+            Interrupt::Vector(vector) => context.raise(vector),
+        }
+        false
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,14 +83,14 @@ impl<E: Clone> Shaper<E> {
         }
     }
 
-    /// The device has a completion, whose fields are `fields`. If it is lost, it is returned.
+    /// The device has a completion, whose fields are `fields`. If faults lose it, it is returned with their labels.
     pub fn offer(
         &mut self,
         now: Time,
         faults: &mut CompletionFaults,
         entry: E,
         fields: &dyn Fields,
-    ) -> Option<E> {
+    ) -> Option<Ready<E>> {
         let shape = match faults.is_empty() {
             true => Shape { copies: 1, ..Shape::default() },
             false => faults.shape(now, &self.kind, self.number, fields),
@@ -91,7 +103,7 @@ impl<E: Clone> Shaper<E> {
             .collect();
         if drop {
             self.queue.extend(inserted);
-            return Some(entry);
+            return Some(Ready { entry, copies: 0, interrupt, faults, edits });
         }
         let ready = Ready { entry, copies, interrupt, faults, edits };
         match (hold, delay, batch) {

@@ -1,12 +1,14 @@
 //! What the device says about itself, and what the driver says about itself.
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::{CommandAction, Fields, FieldsMut, WireField};
 use serde::{Deserialize, Serialize};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::Failure;
 use crate::config::PAGE_MTU;
 use crate::device::Gve;
+use crate::faults::DESCRIPTOR_SECTIONS;
 use crate::rules;
 use crate::wire::admin::{
     DEVICE_DESCRIPTOR_VERSION, DescribeDevice, DeviceDescriptor, DeviceOption, DriverInfo,
@@ -57,14 +59,15 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: DescribeDevice,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         let version = command.device_descriptor_version.get();
         if version != DEVICE_DESCRIPTOR_VERSION {
             return Err(Failure::parameter(format!("device descriptor version {version}")));
         }
-        let (count, options) = self.options();
+        let options = self.options();
         let config = &self.config;
-        let total = size_of::<DeviceDescriptor>() + options.len();
+        let total = size_of::<DeviceDescriptor>() + options.bytes.len();
         let descriptor = DeviceDescriptor {
             // Raw addressing uses no page lists.
             max_registered_pages: 0.into(),
@@ -77,7 +80,7 @@ impl Gve {
             tx_pages_per_qpl: 0.into(),
             rx_pages_per_qpl: 0.into(),
             mac: config.mac,
-            num_device_options: count.into(),
+            num_device_options: options.count.into(),
             total_length: (total as u16).into(),
             reserved2: [0; 6],
         };
@@ -85,14 +88,18 @@ impl Gve {
         if (available as usize) < total {
             return Err(Failure::parameter(format!("{available} bytes for a device descriptor of {total}")));
         }
-        let mut bytes = descriptor.as_bytes().to_vec();
-        bytes.extend(options);
-        Ok(context.dma.write(command.device_descriptor_addr.get(), &bytes)?)
+        let mut answer = DescriptorView {
+            sections: options.sections,
+            bytes: [descriptor.as_bytes(), &options.bytes].concat(),
+        };
+        self.state.faults.overrides.apply_all(context.now, &mut answer);
+        action.rewrite(&mut answer);
+        Ok(context.dma.write(command.device_descriptor_addr.get(), &answer.bytes)?)
     }
 
-    /// The device options, and how many they are. Those that need a capability are offered only to a driver
+    /// The device options. Those that need a capability are offered only to a driver
     /// that announced it.
-    fn options(&self) -> (u16, Vec<u8>) {
+    fn options(&self) -> OptionList {
         let (config, offered) = (&self.config, self.config.options);
         let capabilities = self.state.capabilities;
         let buffer_sizes = offered.buffer_sizes && capabilities.has(FLEXIBLE_BUFFER_SIZE);
@@ -107,7 +114,7 @@ impl Gve {
         let mut options = OptionList::default();
         options.add(
             capabilities.has(DQO_RDA),
-            OptionId::DqoRda,
+            ("dqo_rda", OptionId::DqoRda),
             &OptionDqoRda {
                 supported_features_mask: features.into(),
                 tx_comp_ring_entries: config.tx_ring.default.into(),
@@ -116,7 +123,7 @@ impl Gve {
         );
         options.add(
             offered.modify_ring,
-            OptionId::ModifyRing,
+            ("modify_ring", OptionId::ModifyRing),
             &OptionModifyRing {
                 supported_features_mask: FEATURE_MODIFY_RING.into(),
                 max_rx_ring_size: config.rx_ring.max.into(),
@@ -127,7 +134,7 @@ impl Gve {
         );
         options.add(
             offered.jumbo_frames,
-            OptionId::JumboFrames,
+            ("jumbo_frames", OptionId::JumboFrames),
             &OptionJumboFrames {
                 supported_features_mask: FEATURE_JUMBO_FRAMES.into(),
                 max_mtu: config.mtu.into(),
@@ -136,7 +143,7 @@ impl Gve {
         );
         options.add(
             buffer_sizes,
-            OptionId::BufferSizes,
+            ("buffer_sizes", OptionId::BufferSizes),
             &OptionBufferSizes {
                 supported_features_mask: FEATURE_BUFFER_SIZES.into(),
                 packet_buffer_size: config.max_buffer_size.into(),
@@ -145,7 +152,7 @@ impl Gve {
         );
         options.add(
             offered.flow_rules != 0,
-            OptionId::FlowSteering,
+            ("flow_steering", OptionId::FlowSteering),
             &OptionFlowSteering {
                 supported_features_mask: FEATURE_FLOW_STEERING.into(),
                 reserved: 0.into(),
@@ -154,14 +161,14 @@ impl Gve {
         );
         options.add(
             offered.rss_config,
-            OptionId::RssConfig,
+            ("rss_config", OptionId::RssConfig),
             &OptionRssConfig {
                 supported_features_mask: FEATURE_RSS_CONFIG.into(),
                 hash_key_size: super::rss::KEY_SIZE.into(),
                 hash_lut_size: super::rss::TABLE_SIZE.into(),
             },
         );
-        (options.count, options.bytes)
+        options
     }
 }
 
@@ -169,13 +176,16 @@ impl Gve {
 struct OptionList {
     count: u16,
     bytes: Vec<u8>,
+    /// The name of each option's part of the answer, and where it starts.
+    sections: Vec<(&'static str, usize)>,
 }
 
 impl OptionList {
-    fn add(&mut self, offered: bool, id: OptionId, body: &(impl IntoBytes + Immutable)) {
+    fn add(&mut self, offered: bool, option: (&'static str, OptionId), body: &(impl IntoBytes + Immutable)) {
         if !offered {
             return;
         }
+        let (name, id) = option;
         let body = body.as_bytes();
         let head = DeviceOption {
             option_id: (id as u16).into(),
@@ -183,11 +193,48 @@ impl OptionList {
             required_features_mask: 0.into(),
         };
         self.count += 1;
+        self.sections.push((name, size_of::<DeviceDescriptor>() + self.bytes.len()));
         self.bytes.extend(head.as_bytes());
         self.bytes.extend(body);
     }
 }
 
+/// The whole answer, whose fields are called by their section and name, such as `jumbo_frames.max_mtu`.
+struct DescriptorView {
+    sections: Vec<(&'static str, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl DescriptorView {
+    fn find(&self, name: &str) -> Option<WireField> {
+        let (section, name) = name.split_once('.')?;
+        let (_, layout) = DESCRIPTOR_SECTIONS.iter().find(|(known, _)| *known == section)?;
+        let start = match section {
+            DESCRIPTOR => 0,
+            _ => self.sections.iter().find(|(known, _)| *known == section)?.1,
+        };
+        layout.iter().find(|field| field.name() == name).map(|field| field.moved(start))
+    }
+}
+
+impl Fields for DescriptorView {
+    fn field(&self, name: &str) -> Option<u64> {
+        self.find(name)?.read(&self.bytes)
+    }
+}
+
+impl FieldsMut for DescriptorView {
+    fn set_field(&mut self, name: &str, value: u64) -> bool {
+        self.find(name).is_some_and(|field| field.write(&mut self.bytes, value))
+    }
+
+    fn field_bits(&self, name: &str) -> Option<u8> {
+        self.find(name).map(|field| field.bits())
+    }
+}
+
+/// The section of the descriptor's own fields.
+const DESCRIPTOR: &str = "device_descriptor";
 /// `gve_driver_capability_gqi_qpl`.
 const GQI_QPL: u32 = 0;
 /// `gve_driver_capability_gqi_rda`.

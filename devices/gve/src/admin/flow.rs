@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::CommandAction;
 use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
-use super::Failure;
+use super::{Failure, write_answer};
 use crate::device::Gve;
 use crate::wire::admin::{
     CONFIGURE_FLOW_RULE, ConfigureFlowRule, ExtendedCommand, FlowRule, FlowSpec, QueriedFlowRule,
@@ -156,6 +157,7 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: QueryFlowRules,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         self.require_flow_steering()?;
         let available = command.available_length.get();
@@ -190,7 +192,8 @@ impl Gve {
             total_length: (total as u32).into(),
         };
         let bytes = [descriptor.as_bytes(), &body].concat();
-        Ok(context.dma.write(command.rule_descriptor_addr.get(), &bytes)?)
+        let address = command.rule_descriptor_addr.get();
+        Ok(write_answer(context, address, QueryFlowRulesDescriptor::LAYOUT, action, &bytes[..])?)
     }
 
     fn require_flow_steering(&self) -> Result<(), Failure> {

@@ -1,8 +1,9 @@
 //! Creating and destroying queues.
 
-use nicvisor_core::{Context, DropReason, Rule};
+use nicvisor_core::fault::CommandAction;
+use nicvisor_core::{Context, DeviceEvent, DropReason, EventKind, Rule};
 
-use super::Failure;
+use super::{Failure, write_answer};
 use crate::config::RingSizes;
 use crate::device::Gve;
 use crate::doorbells;
@@ -19,6 +20,7 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: CreateTxQueue,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         let id = command.queue_id.get();
         let exists = self.state.tx.get(id as usize).map(Option::is_some);
@@ -35,7 +37,13 @@ impl Gve {
         check_memory(context, "TX ring", ring, size, tx::DESCRIPTOR_SIZE)?;
         check_memory(context, "TX completion ring", completion_ring, completions, tx::COMPLETION_SIZE)?;
         let resources = QueueResources { db_index: doorbells::tx_index(id).into(), counter_index: id.into() };
-        context.dma.write_object(command.queue_resources_addr.get(), &resources)?;
+        write_answer(
+            context,
+            command.queue_resources_addr.get(),
+            QueueResources::LAYOUT,
+            action,
+            &resources,
+        )?;
         self.state.tx[id as usize] = Some(TxQueue::new(
             id as u16,
             ring,
@@ -43,6 +51,7 @@ impl Gve {
             CompletionRing::new(completion_ring, completions),
             command.ntfy_id.get(),
         ));
+        observe(context, EventKind::QueueCreated, "tx", id);
         Ok(())
     }
 
@@ -51,6 +60,7 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: CreateRxQueue,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         let id = command.queue_id.get();
         let exists = self.state.rx.get(id as usize).map(Option::is_some);
@@ -71,7 +81,13 @@ impl Gve {
             db_index: doorbells::rx_index(id).into(),
             counter_index: (u32::from(self.config.max_queues) + id).into(),
         };
-        context.dma.write_object(command.queue_resources_addr.get(), &resources)?;
+        write_answer(
+            context,
+            command.queue_resources_addr.get(),
+            QueueResources::LAYOUT,
+            action,
+            &resources,
+        )?;
         self.state.rx[id as usize] = Some(RxQueue::new(
             id as u16,
             ring,
@@ -80,14 +96,18 @@ impl Gve {
             CompletionRing::new(completion_ring, size),
             command.ntfy_id.get(),
         ));
+        observe(context, EventKind::QueueCreated, "rx", id);
         Ok(())
     }
 
     /// `GVE_ADMINQ_DESTROY_TX_QUEUE`.
-    pub(super) fn destroy_tx_queue(&mut self, command: Id) -> Result<(), Failure> {
+    pub(super) fn destroy_tx_queue(&mut self, context: &mut Context<'_>, command: Id) -> Result<(), Failure> {
         let id = command.id.get();
         match self.state.tx.get_mut(id as usize).and_then(Option::take) {
-            Some(_) => Ok(()),
+            Some(_) => {
+                observe(context, EventKind::QueueDestroyed, "tx", id);
+                Ok(())
+            }
             None => Err(no_queue("TX", id)),
         }
     }
@@ -98,6 +118,7 @@ impl Gve {
         match self.state.rx.get_mut(id as usize).and_then(Option::take) {
             Some(queue) => {
                 self.discard(context, queue, &DropReason::RESET);
+                observe(context, EventKind::QueueDestroyed, "rx", id);
                 Ok(())
             }
             None => Err(no_queue("RX", id)),
@@ -161,6 +182,10 @@ impl Gve {
         }
         Ok(())
     }
+}
+
+fn observe(context: &mut Context<'_>, kind: EventKind, queue: &str, id: u32) {
+    context.observe(kind, || DeviceEvent::new(kind, format!("{queue} {id}")).with("id", id));
 }
 
 fn check_memory(

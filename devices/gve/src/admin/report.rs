@@ -1,14 +1,15 @@
 //! What the driver asks to be told: link speed, packet types, statistics.
 
+use nicvisor_core::fault::CommandAction;
 use nicvisor_core::{Context, Duration, Time};
 use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
-use super::Failure;
+use super::{Failure, write_answer};
 use crate::device::Gve;
 use crate::rules;
 use crate::rx::ptype;
-use crate::wire::admin::{GetPtypeMap, PTYPES, PtypeEntry, ReportLinkSpeed, ReportStats, Stat};
+use crate::wire::admin::{GetPtypeMap, LINK_SPEED, PTYPES, PtypeEntry, ReportLinkSpeed, ReportStats, Stat};
 
 /// Memory that the device and the driver each write their statistics to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +27,10 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: ReportLinkSpeed,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         let speed = self.config.link_speed.to_be_bytes();
-        Ok(context.dma.write(command.link_speed_address.get(), &speed)?)
+        Ok(write_answer(context, command.link_speed_address.get(), LINK_SPEED, action, &speed)?)
     }
 
     /// `GVE_ADMINQ_GET_PTYPE_MAP`.

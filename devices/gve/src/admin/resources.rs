@@ -1,16 +1,17 @@
 //! Device resources: notification blocks and counters; and page lists, which raw addressing does not use.
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::CommandAction;
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, write_answer};
 use crate::config::QueueFormat;
 use crate::device::Gve;
 use crate::doorbells;
 use crate::interrupts::NotifyBlock;
 use crate::rules;
 use crate::wire::admin::{
-    ConfigureDeviceResources, Id, PARAMETER_MTU, RegisterPageList, SetDriverParameter, Status,
+    ConfigureDeviceResources, IRQ_DB_INDEX, Id, PARAMETER_MTU, RegisterPageList, SetDriverParameter, Status,
 };
 
 /// What the driver set up before any queue.
@@ -35,6 +36,7 @@ impl Gve {
         &mut self,
         context: &mut Context<'_>,
         command: ConfigureDeviceResources,
+        action: &CommandAction,
     ) -> Result<(), Failure> {
         if self.state.resources.is_some() {
             let message = "device resources are configured already";
@@ -67,7 +69,8 @@ impl Gve {
         }
         for block in 0..blocks {
             let address = command.irq_db_addr.get().wrapping_add(u64::from(block) * u64::from(stride));
-            context.dma.write(address, &doorbells::interrupt_index(block).to_be_bytes())?;
+            let index = doorbells::interrupt_index(block).to_be_bytes();
+            write_answer(context, address, IRQ_DB_INDEX, action, &index)?;
         }
         self.state.resources = Some(Resources {
             blocks: vec![NotifyBlock::default(); blocks as usize],

@@ -1,12 +1,13 @@
 //! Receive-side scaling as the driver configures it.
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::CommandAction;
 use nicvisor_net::parse::Layers;
 use nicvisor_net::rss::{Fields, Key, Rss};
 use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
-use super::Failure;
+use super::{Failure, write_answer};
 use crate::device::Gve;
 use crate::wire::admin::{ConfigureRss, QueryRss, QueryRssDescriptor, Status};
 
@@ -110,7 +111,12 @@ impl Gve {
     }
 
     /// `GVE_ADMINQ_QUERY_RSS`.
-    pub(super) fn query_rss(&mut self, context: &mut Context<'_>, command: QueryRss) -> Result<(), Failure> {
+    pub(super) fn query_rss(
+        &mut self,
+        context: &mut Context<'_>,
+        command: QueryRss,
+        action: &CommandAction,
+    ) -> Result<(), Failure> {
         self.require_rss()?;
         let total = size_of::<QueryRssDescriptor>() + usize::from(KEY_SIZE) + usize::from(TABLE_SIZE) * 4;
         let available = command.available_length.get();
@@ -127,7 +133,8 @@ impl Gve {
         bytes.extend(self.state.rss.rss.key.bytes());
         let queues = self.state.rx.iter().flatten().count() as u16;
         bytes.extend(self.state.rss.table(queues).iter().flat_map(|queue| queue.to_be_bytes()));
-        Ok(context.dma.write(command.rss_descriptor_addr.get(), &bytes)?)
+        let address = command.rss_descriptor_addr.get();
+        Ok(write_answer(context, address, QueryRssDescriptor::LAYOUT, action, &bytes[..])?)
     }
 
     fn require_rss(&self) -> Result<(), Failure> {

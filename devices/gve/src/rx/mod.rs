@@ -4,7 +4,7 @@ mod classify;
 pub(crate) mod ptype;
 mod queue;
 
-use nicvisor_core::{Context, DropReason, Fate, Frame, FrameId};
+use nicvisor_core::{Context, DmaError, DropReason, Fate, Frame, FrameId, Rule};
 
 pub(crate) use queue::RxQueue;
 
@@ -108,39 +108,59 @@ impl Gve {
 
     /// Moves frames that wait into the buffers that there are.
     fn deliver(&mut self, context: &mut Context<'_>, queue: &mut RxQueue) {
-        let mut wrote = false;
-        while let Some(delivery) = queue.deliver_next(context) {
-            wrote = true;
-            let counters = &mut self.state.counters;
-            let Delivery { frame, length, completions, bad_checksum, result } = delivery;
+        while let Some(delivery) = queue.deliver_next(context, &mut self.state.faults.completions) {
+            let Delivery { frame, length, bad_checksum, result } = delivery;
             self.state.memory_used -= length;
-            counters.rx_completions += completions;
-            match result {
-                Ok(()) => {
-                    counters.rx_frames += 1;
-                    counters.rx_bytes += u64::from(length);
-                    counters.rx_bad_checksum += u64::from(bad_checksum);
-                    context.settle(frame, Fate::Delivered);
-                }
-                Err(error) => {
-                    counters.rx_dropped_other += 1;
-                    rules::report(
-                        &self.config,
-                        context,
-                        &rules::RX_BUFFER_ADDRESS,
-                        error.to_string(),
-                        |finding| {
-                            finding.queue = format!("rx {}", queue.id);
-                            finding.frame = Some(frame);
-                        },
-                    );
-                    context.settle(frame, Fate::Dropped(DropReason::DMA_FAULT));
-                }
+            self.state.counters.rx_bad_checksum += u64::from(bad_checksum && result.is_ok());
+            if let Err(error) = result {
+                self.undelivered(context, queue, frame, &rules::RX_BUFFER_ADDRESS, error);
             }
         }
-        if wrote {
+        self.write_rx_completions(context, queue);
+    }
+
+    /// Writes the completions that are due, settles their frames and tells the driver.
+    pub(crate) fn write_rx_completions(&mut self, context: &mut Context<'_>, queue: &mut RxQueue) {
+        let mut notify = false;
+        while let Some(ready) = queue.shaper.take(context.now) {
+            let result = queue.write_completion(context, &ready);
+            let counters = &mut self.state.counters;
+            match (result, ready.entry.frame) {
+                (Ok(()), frame) => {
+                    counters.rx_completions += u64::from(ready.copies);
+                    if let Some((frame, length)) = frame {
+                        counters.rx_frames += 1;
+                        counters.rx_bytes += u64::from(length);
+                        context.settle(frame, Fate::Delivered);
+                    }
+                }
+                (Err(error), Some((frame, _))) => {
+                    self.undelivered(context, queue, frame, &rules::RING_ADDRESS, error);
+                }
+                (Err(_), None) => (),
+            }
+            notify |= ready.raise(context);
+        }
+        if notify {
             self.notify(context, queue.block);
         }
+    }
+
+    /// A frame that could not be written where the driver wanted it.
+    fn undelivered(
+        &mut self,
+        context: &mut Context<'_>,
+        queue: &RxQueue,
+        frame: FrameId,
+        rule: &Rule,
+        error: DmaError,
+    ) {
+        self.state.counters.rx_dropped_other += 1;
+        rules::report(&self.config, context, rule, error.to_string(), |finding| {
+            finding.queue = format!("rx {}", queue.id);
+            finding.frame = Some(frame);
+        });
+        context.settle(frame, Fate::Dropped(DropReason::DMA_FAULT));
     }
 
     /// Drops everything that waits in any queue.
@@ -154,10 +174,14 @@ impl Gve {
 
     /// Drops what waits in a queue that is no more.
     pub(crate) fn discard(&mut self, context: &mut Context<'_>, queue: RxQueue, reason: &DropReason) {
-        for arrival in queue.waiting {
+        for arrival in &queue.waiting {
             self.state.memory_used -= arrival.frame.bytes.len() as u32;
+        }
+        let held: Vec<_> = queue.shaper.into_held().filter_map(|pending| pending.frame).collect();
+        let waiting = queue.waiting.iter().map(|arrival| arrival.frame.id);
+        for frame in waiting.chain(held.into_iter().map(|(frame, _)| frame)) {
             self.count_drop(reason);
-            context.settle(arrival.frame.id, Fate::Dropped(reason.clone()));
+            context.settle(frame, Fate::Dropped(reason.clone()));
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nicvisor_core::{Context, DmaError, FrameId};
+use nicvisor_core::fault::{CompletionFaults, FieldsMut, Ready, Shaper, WireView};
+use nicvisor_core::{Context, DmaError, DropReason, Fate, FrameId};
 use serde::{Deserialize, Serialize};
 
 use super::classify::Arrival;
@@ -11,7 +12,8 @@ use crate::ring::CompletionRing;
 use crate::rules;
 use crate::wire::admin::Stat;
 use crate::wire::rx::{
-    BUFFER_DESCRIPTOR_SIZE, BufferDescriptor, Completion, CompletionStatus, MIN_DOORBELL_STEP,
+    BUFFER_DESCRIPTOR_SIZE, BufferDescriptor, COMPLETION_LAYOUT, Completion, CompletionStatus,
+    MIN_DOORBELL_STEP, RawCompletion,
 };
 
 /// A receive queue.
@@ -32,7 +34,18 @@ pub(crate) struct RxQueue {
     ids: BTreeSet<u16>,
     /// Frames that wait for buffers.
     pub(crate) waiting: VecDeque<Arrival>,
+    /// Completions on their way to the ring.
+    pub(crate) shaper: Shaper<Pending>,
     pub(crate) stats: QueueStats,
+}
+
+/// A completion on its way to the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    /// Still without its generation bit.
+    pub(crate) raw: RawCompletion,
+    /// The frame that is delivered with it, and its length; with the last of a frame's completions only.
+    pub(crate) frame: Option<(FrameId, u32)>,
 }
 
 /// A buffer in the device's hands.
@@ -46,7 +59,6 @@ struct Posted {
 pub(crate) struct Delivery {
     pub(crate) frame: FrameId,
     pub(crate) length: u32,
-    pub(crate) completions: u64,
     pub(crate) bad_checksum: bool,
     pub(crate) result: Result<(), DmaError>,
 }
@@ -71,6 +83,7 @@ impl RxQueue {
             posted: VecDeque::new(),
             ids: BTreeSet::new(),
             waiting: VecDeque::new(),
+            shaper: Shaper::new("rx", id.into()),
             stats: QueueStats::default(),
         }
     }
@@ -150,7 +163,11 @@ impl RxQueue {
     }
 
     /// Delivers the frame that waits longest, if the buffers suffice.
-    pub(crate) fn deliver_next(&mut self, context: &Context<'_>) -> Option<Delivery> {
+    pub(crate) fn deliver_next(
+        &mut self,
+        context: &mut Context<'_>,
+        faults: &mut CompletionFaults,
+    ) -> Option<Delivery> {
         let buffers = self.buffers_for(self.waiting.front()?);
         if buffers > self.posted.len() {
             return None;
@@ -161,15 +178,20 @@ impl RxQueue {
         Some(Delivery {
             frame: arrival.frame.id,
             length: arrival.frame.bytes.len() as u32,
-            completions: buffers as u64,
             bad_checksum,
-            result: self.write(context, &arrival, buffers),
+            result: self.write(context, faults, &arrival, buffers),
         })
     }
 
     /// Fills the next `buffers` buffers and completes them. A buffer that cannot be written is completed with
     /// an error, so that the driver gets it back.
-    fn write(&mut self, context: &Context<'_>, arrival: &Arrival, buffers: usize) -> Result<(), DmaError> {
+    fn write(
+        &mut self,
+        context: &mut Context<'_>,
+        faults: &mut CompletionFaults,
+        arrival: &Arrival,
+        buffers: usize,
+    ) -> Result<(), DmaError> {
         let mut result = Ok(());
         let chunks = arrival.frame.bytes.chunks(self.buffer_size.into());
         for (index, (chunk, posted)) in chunks.zip(self.posted.drain(..buffers)).enumerate() {
@@ -184,14 +206,38 @@ impl RxQueue {
                 rx_error: result.is_err(),
                 packet_type: arrival.packet_type,
                 packet_len: chunk.len() as u16,
-                generation: self.completions.generation,
+                generation: false,
                 status,
                 buf_id: posted.id,
                 hash: arrival.hash.unwrap_or(0),
             };
-            result = result.and(self.completions.push(context, &completion.encode()));
+            let frame = (arrival.frame.id, arrival.frame.bytes.len() as u32);
+            let pending =
+                Pending { raw: completion.encode(), frame: (last && result.is_ok()).then_some(frame) };
+            let fields = WireView::new(COMPLETION_LAYOUT, &pending.raw);
+            let Some(lost) = self.shaper.offer(context.now, faults, pending, &fields) else { continue };
+            context.observe_faults(&lost.faults);
+            if let Some((frame, _)) = lost.entry.frame {
+                context.settle(frame, Fate::Dropped(DropReason::INJECTED));
+            }
         }
         result
+    }
+
+    /// Writes a completion to the ring, as often as faults want it.
+    pub(crate) fn write_completion(
+        &mut self,
+        context: &Context<'_>,
+        ready: &Ready<Pending>,
+    ) -> Result<(), DmaError> {
+        for _ in 0..ready.copies {
+            let mut raw = ready.entry.raw;
+            let mut fields = WireView::new(COMPLETION_LAYOUT, &mut raw);
+            fields.set_field("generation", self.completions.generation.into());
+            ready.rewrite(&mut fields);
+            self.completions.push(context, &raw)?;
+        }
+        Ok(())
     }
 
     /// Bytes of the frames that wait.

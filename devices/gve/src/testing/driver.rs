@@ -1,7 +1,8 @@
 //! A small driver.
 
-use nicvisor_core::Effects;
+use nicvisor_core::fault::{Fault, FaultError};
 use nicvisor_core::testing::Harness;
+use nicvisor_core::{Device, Effects};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::rings::{Completed, Received, RxRing, TxRing};
@@ -112,6 +113,16 @@ impl Driver {
     /// # Panics
     /// When the device does not execute it.
     pub fn admin(&mut self, opcode: u32, parameters: &(impl IntoBytes + Immutable)) -> u32 {
+        let address = self.issue(opcode, parameters);
+        assert_eq!(self.register(0x18), self.commands, "admin command executed");
+        self.admin_status(address)
+    }
+
+    /// Gives the device an admin command and returns where it is.
+    ///
+    /// # Panics
+    /// When the admin queue is not in memory.
+    pub fn issue(&mut self, opcode: u32, parameters: &(impl IntoBytes + Immutable)) -> u64 {
         let mut command = Command { opcode: opcode.into(), status: 0.into(), parameters: [0; 56] };
         let bytes = parameters.as_bytes();
         command.parameters[..bytes.len()].copy_from_slice(bytes);
@@ -119,8 +130,24 @@ impl Driver {
         self.harness.bench.dma().write_object(address, &command).expect("admin queue in memory");
         self.commands += 1;
         self.set_register(0x14, self.commands);
-        assert_eq!(self.register(0x18), self.commands, "admin command executed");
+        address
+    }
+
+    /// The status of the admin command at `address`; 0 while it has none.
+    pub fn admin_status(&self, address: u64) -> u32 {
         self.harness.read::<Command>(address).status.get()
+    }
+
+    /// Injects a fault, written as in a scenario.
+    ///
+    /// # Errors
+    /// The device's own.
+    ///
+    /// # Panics
+    /// When it is not written so.
+    pub fn inject(&mut self, fault: &str) -> Result<(), FaultError> {
+        let fault: Fault = toml::from_str(fault).expect("a fault");
+        self.harness.call(|device, context| device.inject(context, &fault))
     }
 
     /// Announces the driver with these capabilities and returns the command's status.

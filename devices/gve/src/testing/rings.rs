@@ -29,6 +29,10 @@ pub enum Completed {
     Packet(u16),
     /// Descriptors before this one were fetched.
     Descriptors(u16),
+    /// The packet with this tag took the miss path.
+    Miss(u16),
+    /// The packet with this tag, which took the miss path, was sent.
+    Reinjection(u16),
 }
 
 impl TxRing {
@@ -60,7 +64,9 @@ impl TxRing {
         self.head = (self.head + 1) & (self.size - 1);
         self.generation ^= self.head == 0;
         match completion.kind() {
+            1 => Some(Completed::Miss(completion.value())),
             2 => Some(Completed::Packet(completion.value())),
+            3 => Some(Completed::Reinjection(completion.value())),
             4 => Some(Completed::Descriptors(completion.value())),
             kind => panic!("TX completion of type {kind}"),
         }

@@ -1,6 +1,7 @@
 //! The device as a driver sees it.
 
 mod control;
+mod faults;
 mod hostile;
 mod receive;
 mod transmit;

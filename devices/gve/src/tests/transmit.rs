@@ -81,6 +81,7 @@ fn completions_keep_their_generation_over_many_rounds() {
                     assert_eq!(head, driver.tx[0].tail);
                     descriptors += 1;
                 }
+                other => panic!("{other:?}"),
             }
         }
     }

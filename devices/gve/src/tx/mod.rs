@@ -5,12 +5,15 @@ mod fetch;
 mod send;
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::{FieldsMut, Shaper, WireView};
 use serde::{Deserialize, Serialize};
 
 use crate::device::Gve;
 use crate::ring::CompletionRing;
 use crate::rules;
-use crate::wire::tx::{Completion, CompletionType, DESCRIPTOR_SIZE, RawDescriptor};
+use crate::wire::tx::{
+    COMPLETION_LAYOUT, Completion, CompletionType, DESCRIPTOR_SIZE, RawCompletion, RawDescriptor,
+};
 use fetch::Fetched;
 
 /// A transmit queue.
@@ -30,11 +33,25 @@ pub(crate) struct TxQueue {
     last_report: Option<u16>,
     /// The driver broke a rule after which hardware would not go on.
     halted: bool,
+    /// Completions on their way to the ring.
+    pub(crate) shaper: Shaper<RawCompletion>,
 }
 
 impl TxQueue {
     pub(crate) fn new(id: u16, ring: u64, size: u16, completions: CompletionRing, block: u32) -> TxQueue {
-        TxQueue { id, ring, size, completions, block, head: 0, tail: 0, last_report: None, halted: false }
+        let shaper = Shaper::new("tx", id.into());
+        TxQueue {
+            id,
+            ring,
+            size,
+            completions,
+            block,
+            head: 0,
+            tail: 0,
+            last_report: None,
+            halted: false,
+            shaper,
+        }
     }
 
     /// Whether a state from outside is one that the code can go on from.
@@ -88,7 +105,6 @@ impl Gve {
         };
         let mut tags = Vec::new();
         let mut rest = &descriptors[..];
-        let mut wrote = false;
         while !rest.is_empty() {
             let packet = match fetch::packet(rest) {
                 Fetched::Packet(packet) => packet,
@@ -105,11 +121,10 @@ impl Gve {
             rest = &rest[packet.descriptors..];
             let first = queue.head;
             queue.head = (queue.head + packet.descriptors as u16) & (queue.size - 1);
-            wrote |= self.report_events(context, queue, &packet, first);
+            self.report_events(context, queue, &packet, first);
             self.send(context, queue, &packet, raw);
             tags.push(packet.tag);
         }
-        wrote |= !tags.is_empty();
         if self.config.reverse_completions {
             tags.reverse();
         }
@@ -117,9 +132,7 @@ impl Gve {
             self.state.counters.tx_completions += 1;
             self.complete(context, queue, CompletionType::Packet, tag);
         }
-        if wrote {
-            self.notify(context, queue.block);
-        }
+        self.write_tx_completions(context, queue);
     }
 
     /// The ring ends within a packet. It may be completed by the next doorbell, unless the ring is full of it.
@@ -138,7 +151,7 @@ impl Gve {
         queue: &mut TxQueue,
         packet: &fetch::Packet,
         first: u16,
-    ) -> bool {
+    ) {
         for offset in &packet.report_events {
             let index = (first + offset) & (queue.size - 1);
             let last = usize::from(*offset) + 1 == packet.descriptors;
@@ -154,14 +167,44 @@ impl Gve {
             let head = (index + 1) & (queue.size - 1);
             self.complete(context, queue, CompletionType::Descriptor, head);
         }
-        !packet.report_events.is_empty()
     }
 
     fn complete(&mut self, context: &mut Context<'_>, queue: &mut TxQueue, kind: CompletionType, value: u16) {
-        let completion = Completion::new(queue.id, kind, queue.completions.generation, value);
-        let bytes = zerocopy::IntoBytes::as_bytes(&completion);
-        if let Err(error) = queue.completions.push(context, bytes) {
-            self.halt_tx(context, queue, &rules::RING_ADDRESS, error.to_string(), &[]);
+        let completion = Completion::new(queue.id, kind, false, value);
+        self.offer_tx_completion(context, queue, zerocopy::transmute!(completion));
+    }
+
+    /// Gives a completion, still without its generation bit, on its way to the ring.
+    pub(crate) fn offer_tx_completion(
+        &mut self,
+        context: &mut Context<'_>,
+        queue: &mut TxQueue,
+        raw: RawCompletion,
+    ) {
+        let fields = WireView::new(COMPLETION_LAYOUT, &raw);
+        let completions = &mut self.state.faults.completions;
+        if let Some(lost) = queue.shaper.offer(context.now, completions, raw, &fields) {
+            context.observe_faults(&lost.faults);
+        }
+    }
+
+    /// Writes the completions that are due, and tells the driver.
+    pub(crate) fn write_tx_completions(&mut self, context: &mut Context<'_>, queue: &mut TxQueue) {
+        let mut notify = false;
+        while let Some(ready) = queue.shaper.take(context.now) {
+            for _ in 0..ready.copies {
+                let mut raw = ready.entry;
+                let mut fields = WireView::new(COMPLETION_LAYOUT, &mut raw);
+                fields.set_field("generation", queue.completions.generation.into());
+                ready.rewrite(&mut fields);
+                if let Err(error) = queue.completions.push(context, &raw) {
+                    return self.halt_tx(context, queue, &rules::RING_ADDRESS, error.to_string(), &[]);
+                }
+            }
+            notify |= ready.raise(context);
+        }
+        if notify {
+            self.notify(context, queue.block);
         }
     }
 

@@ -1,6 +1,7 @@
 //! DQO receive descriptors and completions (`gve_desc_dqo.h`). All fields are little-endian.
 
 use bitflags::bitflags;
+use nicvisor_core::fault::WireField;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -39,6 +40,40 @@ bitflags! {
         const CHECKSUM_L4_ERROR = 1 << 5;
     }
 }
+
+/// A completion as it stands in the ring.
+pub type RawCompletion = [u8; COMPLETION_SIZE];
+
+/// The fields of `struct gve_rx_compl_desc_dqo`.
+pub const COMPLETION_LAYOUT: &[WireField] = &[
+    WireField::little("rxdid", 0, 1).at_bits(0, 4),
+    WireField::little("loopback", 1, 1).at_bits(0, 1),
+    WireField::little("ipv6_ex_add", 1, 1).at_bits(1, 1),
+    WireField::little("rx_error", 1, 1).at_bits(2, 1),
+    WireField::little("packet_type", 2, 2).at_bits(0, 10),
+    WireField::little("ip_hdr_err", 2, 2).at_bits(10, 1),
+    WireField::little("udp_len_err", 2, 2).at_bits(11, 1),
+    WireField::little("raw_cs_invalid", 2, 2).at_bits(12, 1),
+    WireField::little("packet_len", 4, 2).at_bits(0, 14),
+    WireField::little("generation", 4, 2).at_bits(14, 1),
+    WireField::little("buffer_queue_id", 4, 2).at_bits(15, 1),
+    WireField::little("header_len", 6, 2).at_bits(0, 10),
+    WireField::little("rsc", 6, 2).at_bits(10, 1),
+    WireField::little("split_header", 6, 2).at_bits(11, 1),
+    WireField::little("descriptor_done", 8, 1).at_bits(0, 1),
+    WireField::little("end_of_packet", 8, 1).at_bits(1, 1),
+    WireField::little("header_buffer_overflow", 8, 1).at_bits(2, 1),
+    WireField::little("l3_l4_processed", 8, 1).at_bits(3, 1),
+    WireField::little("csum_ip_err", 8, 1).at_bits(4, 1),
+    WireField::little("csum_l4_err", 8, 1).at_bits(5, 1),
+    WireField::little("csum_external_ip_err", 8, 1).at_bits(6, 1),
+    WireField::little("csum_external_udp_err", 8, 1).at_bits(7, 1),
+    WireField::little("status_error1", 9, 1),
+    WireField::little("buf_id", 12, 2),
+    WireField::little("raw_cs", 14, 2),
+    WireField::little("rsc_seg_len", 14, 2),
+    WireField::little("hash", 16, 4),
+];
 
 /// What a receive completion says: the fields of `struct gve_rx_compl_desc_dqo` that this device uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

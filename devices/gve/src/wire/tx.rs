@@ -1,5 +1,6 @@
 //! DQO transmit descriptors and completions (`gve_desc_dqo.h`). All fields are little-endian.
 
+use nicvisor_core::fault::WireField;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// One entry of a TX ring before its type is known: all kinds keep the type in the same byte.
@@ -147,12 +148,36 @@ impl Completion {
     }
 }
 
+/// A completion as it stands in the ring.
+pub type RawCompletion = [u8; COMPLETION_SIZE];
+
+/// The fields of `struct gve_tx_compl_desc`.
+pub const COMPLETION_LAYOUT: &[WireField] = &[
+    WireField::little("id", 0, 2).at_bits(0, 11),
+    WireField::little("type", 0, 2).at_bits(11, 3).named(COMPLETION_TYPES),
+    WireField::little("generation", 0, 2).at_bits(15, 1),
+    WireField::little("completion_tag", 2, 2),
+    WireField::little("tx_head", 2, 2),
+];
+
+/// The completion types by name (`GVE_COMPL_TYPE_DQO_*`).
+pub const COMPLETION_TYPES: &[(&str, u64)] = &[
+    ("packet", CompletionType::Packet as u64),
+    ("descriptor", CompletionType::Descriptor as u64),
+    ("miss", CompletionType::Miss as u64),
+    ("reinjection", CompletionType::Reinjection as u64),
+];
+
 /// `GVE_COMPL_TYPE_DQO_*`: the completions that this device writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionType {
+    /// The packet with this tag took a slow path; its re-injection completion follows.
+    Miss = 1,
     /// The packet with this tag was sent.
     Packet = 2,
+    /// The packet with this tag, for which there was a miss completion, was sent.
+    Reinjection = 3,
     /// Descriptors up to this index were fetched.
     Descriptor = 4,
 }

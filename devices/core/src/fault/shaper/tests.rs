@@ -31,7 +31,8 @@ impl Bench {
     }
 
     fn offer(&mut self, tag: u16) -> Option<u16> {
-        self.shaper.offer(self.now, &mut self.state.completions, tag, &[("tag", tag.into()), ("type", 2)])
+        let fields = [("tag", tag.into()), ("type", 2)];
+        self.shaper.offer(self.now, &mut self.state.completions, tag, &fields).map(|lost| lost.entry)
     }
 
     fn ready(&mut self) -> Vec<Ready<u16>> {

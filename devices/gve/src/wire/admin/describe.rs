@@ -64,15 +64,18 @@ wire! {
 #[repr(u16)]
 #[allow(missing_docs, reason = "the names are those of the driver's header")]
 pub enum OptionId {
+    GqiRda = 0x2,
+    GqiQpl = 0x3,
     DqoRda = 0x4,
     ModifyRing = 0x6,
+    DqoQpl = 0x7,
     JumboFrames = 0x8,
     BufferSizes = 0xa,
     FlowSteering = 0xb,
     RssConfig = 0xe,
 }
 
-wire! {
+option! {
     /// `struct gve_device_option_dqo_rda`. Later drivers call the ring sizes reserved; Linux 6.1 needs them.
     OptionDqoRda: 8 {
         /// Which of the feature options ([`FEATURE_JUMBO_FRAMES`] and so on) hold for this queue format.
@@ -84,7 +87,35 @@ wire! {
     }
 }
 
-wire! {
+option! {
+    /// `struct gve_device_option_gqi_rda`.
+    OptionGqiRda: 4 {
+        /// Which of the feature options hold for this queue format.
+        supported_features_mask: U32,
+    }
+}
+
+option! {
+    /// `struct gve_device_option_gqi_qpl`.
+    OptionGqiQpl: 4 {
+        /// Which of the feature options hold for this queue format.
+        supported_features_mask: U32,
+    }
+}
+
+option! {
+    /// `struct gve_device_option_dqo_qpl`.
+    OptionDqoQpl: 8 {
+        /// Which of the feature options hold for this queue format.
+        supported_features_mask: U32,
+        /// Pages of a TX queue page list.
+        tx_pages_per_qpl: U16,
+        /// Pages of an RX queue page list.
+        rx_pages_per_qpl: U16,
+    }
+}
+
+option! {
     /// `struct gve_device_option_jumbo_frames`.
     OptionJumboFrames: 8 {
         /// [`FEATURE_JUMBO_FRAMES`].
@@ -96,7 +127,7 @@ wire! {
     }
 }
 
-wire! {
+option! {
     /// `struct gve_device_option_buffer_sizes`.
     OptionBufferSizes: 8 {
         /// [`FEATURE_BUFFER_SIZES`].
@@ -108,7 +139,7 @@ wire! {
     }
 }
 
-wire! {
+option! {
     /// `struct gve_device_option_modify_ring`.
     OptionModifyRing: 12 {
         /// [`FEATURE_MODIFY_RING`].
@@ -124,7 +155,7 @@ wire! {
     }
 }
 
-wire! {
+option! {
     /// `struct gve_device_option_flow_steering`.
     OptionFlowSteering: 12 {
         /// [`FEATURE_FLOW_STEERING`].
@@ -136,7 +167,7 @@ wire! {
     }
 }
 
-wire! {
+option! {
     /// `struct gve_device_option_rss_config`.
     OptionRssConfig: 8 {
         /// [`FEATURE_RSS_CONFIG`].
