@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guest_images::KernelName;
 
+use super::faults::FaultArgument;
 use super::values::{Size, duration};
 use crate::nic::NicSpec;
 
@@ -23,6 +24,8 @@ pub(super) enum Verb {
     Run(RunArguments),
     /// Run scenarios and say whether they pass.
     Test(TestArguments),
+    /// List what can be done to a NIC: the names that faults use.
+    Faults(FaultsArguments),
     /// List the rules that drivers are held to.
     Rules(RulesArguments),
     /// Kernels and guest images: list, build, tell their path.
@@ -44,6 +47,9 @@ pub(super) struct RunArguments {
     /// A NIC: gve, mana or virtio, with [,mtu=N][,mac=M][,queues=N][,link=NAME] and more (mana: [,ports=N]). Ports become eth0, eth1, ... in this order.
     #[arg(long = "nic", value_name = "KIND[,KEY=VALUE]...")]
     pub(super) nics: Vec<NicSpec>,
+    /// A fault that a NIC has from power-on, such as 'gve0=completion = { queue = "tx 0", hold = "16s" }'; may be given several times. `nicvisor faults` lists the names.
+    #[arg(long = "fault", value_name = "NIC=FAULT")]
+    pub(super) faults: Vec<FaultArgument>,
     #[command(flatten)]
     pub(super) guest: GuestArguments,
     /// Connect the command to this terminal, or to standard input (a shell always is).
@@ -145,6 +151,16 @@ pub(super) enum Format {
     Json,
     /// JUnit XML.
     Junit,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct FaultsArguments {
+    /// The NIC, as for `nicvisor run --nic`.
+    #[arg(value_name = "KIND[,KEY=VALUE]...")]
+    pub(super) nic: NicSpec,
+    /// As JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use guest_images::ImageError;
 use miette::Diagnostic;
+use nicvisor_core::fault::FaultError;
 use thiserror::Error;
 
 use crate::guest::{BootError, Ending};
@@ -25,6 +26,10 @@ pub enum Failure {
     /// A NIC that cannot be.
     #[error(transparent)]
     Nic(#[from] NicError),
+    /// A fault that its device does not take.
+    #[error(transparent)]
+    #[diagnostic(help("`nicvisor faults KIND` lists what can be named"))]
+    Fault(#[from] FaultError),
     /// A scenario file is wrong.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -76,6 +81,7 @@ impl Failure {
             Failure::Image(_)
             | Failure::Boot(_)
             | Failure::Nic(_)
+            | Failure::Fault(_)
             | Failure::Scenario(_)
             | Failure::Usage(..) => USAGE,
         }

@@ -5,6 +5,7 @@ mod bare;
 mod capture;
 mod edits;
 mod failure;
+mod faults;
 mod image;
 mod prepare;
 mod report;
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.verb {
         Verb::Run(run) => run::run(&run),
         Verb::Test(test) => test::test(&test),
+        Verb::Faults(faults) => faults::faults(&faults),
         Verb::Rules(rules) => rules::rules(&rules),
         Verb::Image(image) => image::image(&image),
     };

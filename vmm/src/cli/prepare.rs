@@ -14,6 +14,7 @@ use nicvisor_net::network::SharedMedium;
 use super::args::{Backend, GuestArguments, StoreArguments};
 use super::edits;
 use super::failure::Failure;
+use super::faults::FaultArgument;
 use crate::guest::{Guest, Plan, boot};
 use crate::machine::MachineConfig;
 use crate::nic::NicSpec;
@@ -35,6 +36,7 @@ pub(super) struct Order<'a> {
     pub(super) modules: &'a [String],
     pub(super) root: Option<&'a PathBuf>,
     pub(super) nics: &'a [NicSpec],
+    pub(super) faults: &'a [FaultArgument],
     pub(super) guest: &'a GuestArguments,
     pub(super) medium: SharedMedium,
     pub(super) timeout: Option<Duration>,
@@ -92,6 +94,9 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         deadline: order.timeout.map(|timeout| started + timeout),
         interrupted: order.interrupted,
     })?;
+    for argument in order.faults {
+        guest.inject(&argument.device, &argument.fault)?;
+    }
     guest.wait_until_ready()?;
     let boot_host_time = started.elapsed();
     if guest.console().text().contains(UNPACKING_FAILED) {

@@ -175,6 +175,7 @@ impl<'a> Job<'a> {
             modules: &self.scenario.guest.modules,
             root: None,
             nics: &self.nics,
+            faults: &[],
             guest: &self.guest,
             medium,
             timeout: Some(self.timeout),

@@ -19,6 +19,7 @@ use std::time::Instant;
 use agent_protocol::{
     Channel, Command, Event, Exit, JobId, KernelLine, ModuleRequest, Power, RequestId, Session,
 };
+use nicvisor_core::fault::{Fault, FaultError};
 use nicvisor_core::{DeviceId, Finding, Time};
 use nicvisor_virtio::AGENT_PORT;
 
@@ -171,6 +172,16 @@ impl Guest {
     /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// Injects a fault into the device that reports call `name`.
+    ///
+    /// # Errors
+    /// When there is no such device, or the device does not take the fault.
+    pub fn inject(&mut self, name: &str, fault: &Fault) -> Result<(), FaultError> {
+        let now = self.now();
+        let device = self.machine.find_device(name)?;
+        self.machine.inject(now, device, fault)
     }
 
     /// The machine's time.

@@ -69,6 +69,16 @@ impl Machine {
         self.devices.get(&id).map_or("", |device| &device.name)
     }
 
+    /// The device that reports call `name`.
+    ///
+    /// # Errors
+    /// When there is none; says which there are.
+    pub fn find_device(&self, name: &str) -> Result<DeviceId, FaultError> {
+        let names = self.devices.values().map(|device| &*device.name);
+        let position = FaultError::find(|| "device".to_owned(), name, names)?;
+        Ok(self.devices.keys().copied().nth(position).unwrap_or(DeviceId(0)))
+    }
+
     /// A device, to be looked at.
     pub fn device(&self, id: DeviceId) -> Option<&dyn Device> {
         match self.devices.get(&id)?.place {
