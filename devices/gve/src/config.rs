@@ -62,6 +62,18 @@ pub enum QueueFormat {
     DqoQpl = 4,
 }
 
+impl QueueFormat {
+    /// Whether there is one descriptor queue and no completion queue.
+    pub fn is_gqi(self) -> bool {
+        matches!(self, QueueFormat::GqiRda | QueueFormat::GqiQpl)
+    }
+
+    /// Whether buffers are in registered pages.
+    pub fn has_page_lists(self) -> bool {
+        matches!(self, QueueFormat::GqiQpl | QueueFormat::DqoQpl)
+    }
+}
+
 impl FromStr for QueueFormat {
     type Err = ConfigError;
 
@@ -204,9 +216,6 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if self.format != QueueFormat::DqoRda {
-            return Err(ConfigError::Unsupported(self.format));
-        }
         if self.mac[0] & 1 != 0 || self.mac == [0; 6] {
             return Err(ConfigError::Conflict(format!("{:02x?} is not a unicast MAC address", self.mac)));
         }
@@ -251,6 +260,18 @@ impl Config {
     /// MSI-X vectors: one for each notification block and one for management.
     pub fn vectors(&self) -> u16 {
         2 * self.max_queues + 1
+    }
+
+    /// Most pages that the driver may register in all page lists together; 0 without page lists.
+    pub fn max_registered_pages(&self) -> u32 {
+        let pages = u32::from(TX_PAGES) + 2 * u32::from(self.rx_ring.max);
+        if self.format.has_page_lists() { u32::from(self.max_queues) * pages } else { 0 }
+    }
+
+    /// Most bytes of a packet that the driver may hand over to be segmented.
+    pub fn most_handed(&self) -> u32 {
+        // GQI packets have a length of 16 bits.
+        if self.format.is_gqi() { self.tso_limit.min(u16::MAX.into()) } else { self.tso_limit }
     }
 
     /// Longest frame that the link carries: MTU, Ethernet header and one VLAN tag.
@@ -307,9 +328,6 @@ pub enum ConfigError {
         /// Most.
         max: u64,
     },
-    /// A queue format that the model does not have.
-    #[error("gve: only format=dqo-rda is modelled so far, not {0:?}")]
-    Unsupported(QueueFormat),
     /// Options that do not go together.
     #[error("gve: {0}")]
     Conflict(String),
@@ -375,6 +393,8 @@ pub const PAGE_MTU: u16 = 4096 - 14;
 pub const MAX_FRAME: u32 = 9728;
 /// `GVE_DQO_TX_MAX`: most bytes of a packet to be segmented.
 pub const MAX_TSO: u32 = 0x3_ffff;
+/// Pages of a TX queue page list: 2 MiB for packets under way.
+pub const TX_PAGES: u16 = 512;
 /// Doorbells are laid out for this many queues of each kind.
 pub const MAX_QUEUES: u16 = 256;
 /// Bound on the table of flow rules.
@@ -409,12 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_are_not_modelled_are_refused_with_their_name() {
-        for format in ["gqi-rda", "gqi-qpl", "dqo-qpl"] {
-            assert!(matches!(with(&[("format", format)]), Err(ConfigError::Unsupported(_))));
+    fn all_formats_can_be_chosen() {
+        for format in ["gqi-rda", "gqi-qpl", "dqo-rda", "dqo-qpl"] {
+            assert!(with(&[("format", format)]).is_ok());
         }
-        let message = with(&[("format", "gqi-qpl")]).unwrap_err().to_string();
-        assert_eq!(message, "gve: only format=dqo-rda is modelled so far, not GqiQpl");
+        assert!(with(&[("format", "dqo")]).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The device as a whole: its state, and the PCI function around it.
 
+use std::collections::BTreeMap;
+
 use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
 use nicvisor_core::{
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::admin::{AdminQueue, Capabilities, FlowRules, Resources, RssState, StatsReport};
+use crate::buffers::PageList;
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::doorbells;
@@ -74,6 +77,8 @@ pub(crate) struct State {
     /// The MTU that the driver last set, if it did.
     pub(crate) driver_mtu: Option<u16>,
     pub(crate) resources: Option<Resources>,
+    /// By id.
+    pub(crate) page_lists: BTreeMap<u32, PageList>,
     pub(crate) stats: Option<StatsReport>,
     pub(crate) rss: RssState,
     pub(crate) flow_rules: FlowRules,
@@ -97,6 +102,7 @@ impl State {
             capabilities: Capabilities::default(),
             driver_mtu: None,
             resources: None,
+            page_lists: BTreeMap::new(),
             stats: None,
             rss: RssState::default(),
             flow_rules: FlowRules::new(),

@@ -1,4 +1,4 @@
-//! BAR2: an array of 32-bit little-endian doorbells. The device hands out their indices when notification
+//! BAR2: an array of 32-bit doorbells, little-endian with DQO and big-endian with GQI. The device hands out their indices when notification
 //! blocks and queues are created.
 
 use nicvisor_core::{Context, DeviceEvent, EventKind};
@@ -10,7 +10,8 @@ use crate::rules;
 impl Gve {
     /// The driver writes to BAR2.
     pub(crate) fn write_doorbell(&mut self, context: &mut Context<'_>, offset: u64, data: &[u8]) {
-        let word = <[u8; 4]>::try_from(data).map(u32::from_le_bytes);
+        let read = if self.config.format.is_gqi() { u32::from_be_bytes } else { u32::from_le_bytes };
+        let word = <[u8; 4]>::try_from(data).map(read);
         let (Ok(value), true) = (word, offset.is_multiple_of(4)) else {
             let message = format!("write of {} bytes at {offset:#x} of the doorbells", data.len());
             rules::report(&self.config, context, &rules::DOORBELL, message, |_| ());
@@ -41,7 +42,11 @@ impl Gve {
         let Some(resources) = &mut self.state.resources else { return false };
         let vector = resources.first_vector + block as u16;
         let Some(block) = resources.blocks.get_mut(block as usize) else { return false };
-        if block.doorbell(context.now, value) {
+        let raise = match self.config.format.is_gqi() {
+            true => block.gqi_doorbell(context.now, value),
+            false => block.doorbell(context.now, value),
+        };
+        if raise {
             self.state.counters.interrupts += 1;
             context.raise(vector);
         }

@@ -7,6 +7,8 @@
 use nicvisor_core::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::gqi::IRQ_MASK;
+
 /// One notification block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NotifyBlock {
@@ -32,6 +34,12 @@ impl NotifyBlock {
             self.interval_ns = (value >> INTERVAL_SHIFT & INTERVAL_MASK) * INTERVAL_UNIT_NS;
         }
         self.enabled = value & ENABLE != 0;
+        self.poll(now)
+    }
+
+    /// The same with the doorbell of GQI, which only masks and unmasks.
+    pub(crate) fn gqi_doorbell(&mut self, now: Time, value: u32) -> bool {
+        self.enabled = value & IRQ_MASK == 0;
         self.poll(now)
     }
 
@@ -86,6 +94,16 @@ mod tests {
         assert_eq!(block.deadline(), None);
         assert!(block.doorbell(Time::from_nanos(2), ENABLE | ITR_NO_UPDATE));
         assert!(!block.doorbell(Time::from_nanos(3), ENABLE | ITR_NO_UPDATE), "nothing new");
+    }
+
+    #[test]
+    fn the_doorbell_of_gqi_masks_and_unmasks() {
+        let mut block = NotifyBlock::default();
+        assert!(!block.gqi_doorbell(Time::ZERO, 0));
+        assert!(block.event(Time::ZERO));
+        assert!(!block.gqi_doorbell(Time::ZERO, IRQ_MASK));
+        assert!(!block.event(Time::ZERO));
+        assert!(block.gqi_doorbell(Time::ZERO, 1 << 31 | 1 << 29), "acknowledge and look for events");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! counters. Then it creates queues. Taking the device back is the same in reverse, or a reset at any moment.
 //!
 //! # Data path
-//! Queues come in four formats; so far there is DQO-RDA (descriptor and completion queues, raw DMA addresses).
-//! A TX queue (`tx`) has a ring of descriptors, a ring of completions and a doorbell with the ring's tail. A
+//! Queues come in four formats: DQO with descriptor and completion queues, or the older GQI with descriptors and
+//! counters, each with raw DMA addresses (RDA) or registered pages (QPL, `buffers`). With DQO, a TX queue (`tx`) has a ring of descriptors, a ring of completions and a doorbell with the ring's tail. A
 //! packet is an optional segmentation context, a metadata context and up to the ring's size of buffers. An RX
 //! queue (`rx`) has a ring of buffers, a ring of completions and a doorbell for the buffers. Completions tell
 //! new from old by a generation bit (`ring`).
@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod buffers;
 pub mod config;
 mod counters;
 mod device;

@@ -130,6 +130,10 @@ rules! {
         "The headers of a packet to be segmented have 1 to 255 bytes and are inside the packet"
         "The segments leave with broken headers."
         "gve_desc_dqo.h: GVE_TX_MAX_HDR_SIZE_DQO";
+    TX_LENGTH Error "gve-tx-length"
+        "The len of a GQI packet is the sum of the seg_len of its descriptors"
+        "The device sends too much or too little, or stops the queue."
+        "gve_tx.c: gve_tx_fill_pkt_desc";
     TX_TSO_LENGTH Error "gve-tx-tso-length"
         "tso_total_len is the packet's length without the headers"
         "The device sends too little, or what lies behind the packet."

@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::Failure;
-use crate::config::PAGE_MTU;
+use crate::config::{PAGE_MTU, QueueFormat, TX_PAGES};
 use crate::device::Gve;
 use crate::faults::DESCRIPTOR_SECTIONS;
 use crate::rules;
 use crate::wire::admin::{
     DEVICE_DESCRIPTOR_VERSION, DescribeDevice, DeviceDescriptor, DeviceOption, DriverInfo,
     FEATURE_BUFFER_SIZES, FEATURE_FLOW_STEERING, FEATURE_JUMBO_FRAMES, FEATURE_MODIFY_RING,
-    FEATURE_RSS_CONFIG, OptionBufferSizes, OptionDqoRda, OptionFlowSteering, OptionId, OptionJumboFrames,
-    OptionModifyRing, OptionRssConfig, Status, VerifyDriverCompatibility,
+    FEATURE_RSS_CONFIG, OptionBufferSizes, OptionDqoQpl, OptionDqoRda, OptionFlowSteering, OptionGqiQpl,
+    OptionGqiRda, OptionId, OptionJumboFrames, OptionModifyRing, OptionRssConfig, Status,
+    VerifyDriverCompatibility,
 };
 
 /// What the driver says it can do: bits by `enum gve_driver_capbility`. Drivers older than the command that
@@ -32,6 +33,17 @@ impl Capabilities {
     fn has(self, bit: u32) -> bool {
         self.0 & 1 << bit != 0
     }
+
+    /// Whether the driver can use queues of this format. There is a bit for DQO-QPL, but drivers that can do it
+    /// do not set it.
+    fn can(self, format: QueueFormat) -> bool {
+        match format {
+            QueueFormat::GqiQpl => self.has(GQI_QPL),
+            QueueFormat::GqiRda => self.has(GQI_RDA),
+            QueueFormat::DqoRda => self.has(DQO_RDA),
+            QueueFormat::DqoQpl => true,
+        }
+    }
 }
 
 impl Gve {
@@ -47,8 +59,9 @@ impl Gve {
         }
         let info: DriverInfo = context.dma.read_object(command.driver_info_addr.get())?;
         self.state.capabilities = Capabilities(info.driver_capability_flags[0].get());
-        if !self.state.capabilities.has(DQO_RDA) {
-            let message = "the driver does not announce DQO-RDA, the only format of this device";
+        if !self.state.capabilities.can(self.config.format) {
+            let message =
+                format!("the driver does not announce {:?}, the format of this device", self.config.format);
             return Err(Failure::breach(Status::FailedPrecondition, &rules::DRIVER_FORMAT, message));
         }
         Ok(())
@@ -69,16 +82,16 @@ impl Gve {
         let config = &self.config;
         let total = size_of::<DeviceDescriptor>() + options.bytes.len();
         let descriptor = DeviceDescriptor {
-            // Raw addressing uses no page lists.
-            max_registered_pages: 0.into(),
+            max_registered_pages: u64::from(config.max_registered_pages()).into(),
             reserved1: 0.into(),
             tx_queue_entries: config.tx_ring.default.into(),
             rx_queue_entries: config.rx_ring.default.into(),
             default_num_queues: config.queues.into(),
             mtu: config.mtu.min(PAGE_MTU).into(),
             counters: (2 * config.max_queues).into(),
-            tx_pages_per_qpl: 0.into(),
-            rx_pages_per_qpl: 0.into(),
+            tx_pages_per_qpl: (if config.format.has_page_lists() { TX_PAGES } else { 0 }).into(),
+            rx_pages_per_qpl: (if config.format.has_page_lists() { config.rx_ring.default } else { 0 })
+                .into(),
             mac: config.mac,
             num_device_options: options.count.into(),
             total_length: (total as u16).into(),
@@ -102,7 +115,8 @@ impl Gve {
     fn options(&self) -> OptionList {
         let (config, offered) = (&self.config, self.config.options);
         let capabilities = self.state.capabilities;
-        let buffer_sizes = offered.buffer_sizes && capabilities.has(FLEXIBLE_BUFFER_SIZE);
+        let buffer_sizes =
+            offered.buffer_sizes && capabilities.has(FLEXIBLE_BUFFER_SIZE) && !config.format.is_gqi();
         let features = [
             (offered.modify_ring, FEATURE_MODIFY_RING),
             (offered.jumbo_frames, FEATURE_JUMBO_FRAMES),
@@ -112,15 +126,7 @@ impl Gve {
         ];
         let features = features.iter().filter(|(on, _)| *on).fold(0, |mask, (_, feature)| mask | feature);
         let mut options = OptionList::default();
-        options.add(
-            capabilities.has(DQO_RDA),
-            ("dqo_rda", OptionId::DqoRda),
-            &OptionDqoRda {
-                supported_features_mask: features.into(),
-                tx_comp_ring_entries: config.tx_ring.default.into(),
-                rx_buff_ring_entries: config.rx_ring.default.into(),
-            },
-        );
+        self.add_format(&mut options, features);
         options.add(
             offered.modify_ring,
             ("modify_ring", OptionId::ModifyRing),
@@ -169,6 +175,41 @@ impl Gve {
             },
         );
         options
+    }
+}
+
+impl Gve {
+    /// The option that says which queue format to use, and which features go with it.
+    fn add_format(&self, options: &mut OptionList, features: u32) {
+        let config = &self.config;
+        let supported_features_mask = features.into();
+        let offered = self.state.capabilities.can(config.format);
+        match config.format {
+            QueueFormat::GqiRda => {
+                let option = OptionGqiRda { supported_features_mask };
+                options.add(offered, ("gqi_rda", OptionId::GqiRda), &option);
+            }
+            QueueFormat::GqiQpl => {
+                let option = OptionGqiQpl { supported_features_mask };
+                options.add(offered, ("gqi_qpl", OptionId::GqiQpl), &option);
+            }
+            QueueFormat::DqoRda => {
+                let option = OptionDqoRda {
+                    supported_features_mask,
+                    tx_comp_ring_entries: config.tx_ring.default.into(),
+                    rx_buff_ring_entries: config.rx_ring.default.into(),
+                };
+                options.add(offered, ("dqo_rda", OptionId::DqoRda), &option);
+            }
+            QueueFormat::DqoQpl => {
+                let option = OptionDqoQpl {
+                    supported_features_mask,
+                    tx_pages_per_qpl: TX_PAGES.into(),
+                    rx_pages_per_qpl: config.rx_ring.default.into(),
+                };
+                options.add(offered, ("dqo_qpl", OptionId::DqoQpl), &option);
+            }
+        }
     }
 }
 

@@ -4,15 +4,16 @@ use nicvisor_core::fault::CommandAction;
 use nicvisor_core::{Context, DeviceEvent, DropReason, EventKind, Rule};
 
 use super::{Failure, write_answer};
+use crate::buffers::Buffers;
 use crate::config::RingSizes;
 use crate::device::Gve;
 use crate::doorbells;
 use crate::ring::CompletionRing;
 use crate::rules;
-use crate::rx::RxQueue;
-use crate::tx::TxQueue;
+use crate::rx::{GqiRings, RxQueue, RxRings};
+use crate::tx::{EventCounter, Progress, TxQueue};
 use crate::wire::admin::{CreateRxQueue, CreateTxQueue, Id, QueueResources, RAW_ADDRESSING, Status};
-use crate::wire::{rx, tx};
+use crate::wire::{gqi, rx, tx};
 
 impl Gve {
     /// `GVE_ADMINQ_CREATE_TX_QUEUE`.
@@ -24,18 +25,16 @@ impl Gve {
     ) -> Result<(), Failure> {
         let id = command.queue_id.get();
         let exists = self.state.tx.get(id as usize).map(Option::is_some);
-        self.check_new_queue("TX", id, exists, command.ntfy_id.get(), command.queue_page_list_id.get())?;
+        self.check_new_queue("TX", id, exists, command.ntfy_id.get())?;
+        let page_list = self.page_list("TX", id, command.queue_page_list_id.get())?;
         let size = command.tx_ring_size.get();
-        let completions = command.tx_comp_ring_size.get();
         self.check_ring(&self.config.tx_ring, "TX ring", size)?;
-        // The completion ring may be larger: every packet can complete twice.
-        if !completions.is_power_of_two() || completions < size {
-            return Err(ring_size(format!("completion ring of {completions} for a TX ring of {size}")));
-        }
         let ring = command.tx_ring_addr.get();
-        let completion_ring = command.tx_comp_ring_addr.get();
         check_memory(context, "TX ring", ring, size, tx::DESCRIPTOR_SIZE)?;
-        check_memory(context, "TX completion ring", completion_ring, completions, tx::COMPLETION_SIZE)?;
+        let progress = match self.config.format.is_gqi() {
+            true => self.event_counter(context, id)?,
+            false => completion_ring(context, &command)?,
+        };
         let resources = QueueResources { db_index: doorbells::tx_index(id).into(), counter_index: id.into() };
         write_answer(
             context,
@@ -44,13 +43,8 @@ impl Gve {
             action,
             &resources,
         )?;
-        self.state.tx[id as usize] = Some(TxQueue::new(
-            id as u16,
-            ring,
-            size,
-            CompletionRing::new(completion_ring, completions),
-            command.ntfy_id.get(),
-        ));
+        self.state.tx[id as usize] =
+            Some(TxQueue::new(id as u16, (ring, size), progress, page_list, command.ntfy_id.get()));
         observe(context, EventKind::QueueCreated, "tx", id);
         Ok(())
     }
@@ -64,9 +58,12 @@ impl Gve {
     ) -> Result<(), Failure> {
         let id = command.queue_id.get();
         let exists = self.state.rx.get(id as usize).map(Option::is_some);
-        self.check_new_queue("RX", id, exists, command.ntfy_id.get(), command.queue_page_list_id.get())?;
+        self.check_new_queue("RX", id, exists, command.ntfy_id.get())?;
+        let page_list = self.page_list("RX", id, command.queue_page_list_id.get())?;
+        let is_gqi = self.config.format.is_gqi();
         let size = command.rx_ring_size.get();
-        let buffers = command.rx_buff_ring_size.get();
+        // The two rings of GQI go side by side.
+        let buffers = if is_gqi { size } else { command.rx_buff_ring_size.get() };
         self.check_ring(&self.config.rx_ring, "RX ring", size)?;
         self.check_ring(&self.config.rx_ring, "RX buffer ring", buffers)?;
         if buffers > size {
@@ -75,8 +72,12 @@ impl Gve {
         self.check_buffers(&command)?;
         let completion_ring = command.rx_desc_ring_addr.get();
         let ring = command.rx_data_ring_addr.get();
-        check_memory(context, "RX completion ring", completion_ring, size, rx::COMPLETION_SIZE)?;
-        check_memory(context, "RX buffer ring", ring, buffers, rx::BUFFER_DESCRIPTOR_SIZE)?;
+        let (entry, buffer) = match is_gqi {
+            true => (gqi::RX_DESCRIPTOR_SIZE, gqi::DATA_SLOT_SIZE),
+            false => (rx::COMPLETION_SIZE, rx::BUFFER_DESCRIPTOR_SIZE),
+        };
+        check_memory(context, "RX completion ring", completion_ring, size, entry)?;
+        check_memory(context, "RX buffer ring", ring, buffers, buffer)?;
         let resources = QueueResources {
             db_index: doorbells::rx_index(id).into(),
             counter_index: (u32::from(self.config.max_queues) + id).into(),
@@ -88,12 +89,16 @@ impl Gve {
             action,
             &resources,
         )?;
+        let rings = match is_gqi {
+            true => RxRings::Gqi(GqiRings::new(completion_ring, size)),
+            false => RxRings::Dqo(CompletionRing::new(completion_ring, size)),
+        };
         self.state.rx[id as usize] = Some(RxQueue::new(
             id as u16,
-            ring,
-            buffers,
+            (ring, buffers),
             command.packet_buffer_size.get(),
-            CompletionRing::new(completion_ring, size),
+            rings,
+            page_list,
             command.ntfy_id.get(),
         ));
         observe(context, EventKind::QueueCreated, "rx", id);
@@ -126,14 +131,7 @@ impl Gve {
     }
 
     /// What holds for every new queue. `exists` is `None` for an id beyond the last queue.
-    fn check_new_queue(
-        &self,
-        kind: &str,
-        id: u32,
-        exists: Option<bool>,
-        block: u32,
-        page_list: u32,
-    ) -> Result<(), Failure> {
+    fn check_new_queue(&self, kind: &str, id: u32, exists: Option<bool>, block: u32) -> Result<(), Failure> {
         let Some(resources) = &self.state.resources else {
             let message = format!("{kind} queue {id} created before device resources are configured");
             return Err(Failure::breach(Status::FailedPrecondition, &rules::ADMIN_ORDER, message));
@@ -151,11 +149,34 @@ impl Gve {
                 format!("{kind} queue {id}: notification block {block} of {}", resources.blocks.len());
             return Err(Failure::parameter(message));
         }
-        // Drivers from before DQO-QPL (Linux 6.6) leave the field empty.
-        if page_list != RAW_ADDRESSING && page_list != 0 {
-            return Err(Failure::parameter(format!("{kind} queue {id} with page list {page_list:#x}")));
-        }
         Ok(())
+    }
+
+    /// What the addresses in the descriptors of a new queue are, and the id of its page list.
+    fn page_list(&self, kind: &str, queue: u32, id: u32) -> Result<(Buffers, Option<u32>), Failure> {
+        if !self.config.format.has_page_lists() {
+            // Drivers from before DQO-QPL (Linux 6.6) leave the field empty.
+            return match id {
+                RAW_ADDRESSING | 0 => Ok((Buffers::Raw, None)),
+                _ => Err(Failure::parameter(format!("{kind} queue {queue} with page list {id:#x}"))),
+            };
+        }
+        let Some(list) = self.state.page_lists.get(&id) else {
+            let message = format!("{kind} queue {queue} with page list {id:#x}, which is not registered");
+            return Err(Failure::breach(Status::NotFound, &rules::ADMIN_OBJECT, message));
+        };
+        let buffers = if self.config.format.is_gqi() { Buffers::Offsets } else { Buffers::Registered };
+        Ok((buffers(list.clone()), Some(id)))
+    }
+
+    /// The event counter of a new TX queue, which starts at zero.
+    fn event_counter(&self, context: &Context<'_>, id: u32) -> Result<Progress, Failure> {
+        let counter = self.state.resources.as_ref().and_then(|resources| resources.counter(id));
+        let Some(address) = counter else {
+            return Err(Failure::parameter(format!("TX queue {id}, for which there is no event counter")));
+        };
+        context.dma.store_release(address, 0_u32)?;
+        Ok(Progress::Counter(EventCounter::new(address)))
     }
 
     fn check_ring(&self, sizes: &RingSizes, what: &str, size: u16) -> Result<(), Failure> {
@@ -186,6 +207,17 @@ impl Gve {
 
 fn observe(context: &mut Context<'_>, kind: EventKind, queue: &str, id: u32) {
     context.observe(kind, || DeviceEvent::new(kind, format!("{queue} {id}")).with("id", id));
+}
+
+fn completion_ring(context: &Context<'_>, command: &CreateTxQueue) -> Result<Progress, Failure> {
+    let (size, completions) = (command.tx_ring_size.get(), command.tx_comp_ring_size.get());
+    // The completion ring may be larger: every packet can complete twice.
+    if !completions.is_power_of_two() || completions < size {
+        return Err(ring_size(format!("completion ring of {completions} for a TX ring of {size}")));
+    }
+    let address = command.tx_comp_ring_addr.get();
+    check_memory(context, "TX completion ring", address, completions, tx::COMPLETION_SIZE)?;
+    Ok(Progress::Ring(CompletionRing::new(address, completions)))
 }
 
 fn check_memory(

@@ -1,17 +1,18 @@
-//! Device resources: notification blocks and counters; and page lists, which raw addressing does not use.
+//! Device resources: notification blocks and counters; and page lists.
 
 use nicvisor_core::Context;
 use nicvisor_core::fault::CommandAction;
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, write_answer};
-use crate::config::QueueFormat;
+use crate::buffers::{PAGE, PageList};
 use crate::device::Gve;
 use crate::doorbells;
 use crate::interrupts::NotifyBlock;
 use crate::rules;
 use crate::wire::admin::{
-    ConfigureDeviceResources, IRQ_DB_INDEX, Id, PARAMETER_MTU, RegisterPageList, SetDriverParameter, Status,
+    ConfigureDeviceResources, IRQ_DB_INDEX, Id, PARAMETER_MTU, RAW_ADDRESSING, RegisterPageList,
+    SetDriverParameter, Status,
 };
 
 /// What the driver set up before any queue.
@@ -21,12 +22,20 @@ pub(crate) struct Resources {
     pub(crate) blocks: Vec<NotifyBlock>,
     /// MSI-X vector of the first block.
     pub(crate) first_vector: u16,
+    /// Event counters of TX queues (GQI): where they are, and how many.
+    counter_array: u64,
+    counters: u32,
 }
 
 impl Resources {
     /// MSI-X vector of link and reset notifications: before or behind those of the blocks.
     pub(crate) fn management_vector(&self) -> u16 {
         if self.first_vector == 0 { self.blocks.len() as u16 } else { 0 }
+    }
+
+    /// Where the event counter with this index is, if there is one.
+    pub(crate) fn counter(&self, index: u32) -> Option<u64> {
+        (index < self.counters).then(|| self.counter_array + 4 * u64::from(index))
     }
 }
 
@@ -42,7 +51,7 @@ impl Gve {
             let message = "device resources are configured already";
             return Err(Failure::breach(Status::AlreadyExists, &rules::ADMIN_ORDER, message));
         }
-        if command.queue_format != QueueFormat::DqoRda as u8 {
+        if command.queue_format != self.config.format as u8 {
             let message = format!("the driver chose queue format {}", command.queue_format);
             return Err(Failure::breach(Status::InvalidArgument, &rules::DRIVER_FORMAT, message));
         }
@@ -75,6 +84,8 @@ impl Gve {
         self.state.resources = Some(Resources {
             blocks: vec![NotifyBlock::default(); blocks as usize],
             first_vector: first_vector as u16,
+            counter_array: command.counter_array.get(),
+            counters,
         });
         Ok(())
     }
@@ -96,22 +107,54 @@ impl Gve {
         Ok(())
     }
 
-    /// `GVE_ADMINQ_REGISTER_PAGE_LIST`. The device describes itself as having room for no page at all, as raw
-    /// addressing has no use for them.
+    /// `GVE_ADMINQ_REGISTER_PAGE_LIST`.
     pub(super) fn register_page_list(
         &mut self,
-        _context: &mut Context<'_>,
+        context: &mut Context<'_>,
         command: RegisterPageList,
     ) -> Result<(), Failure> {
         let (id, pages) = (command.page_list_id.get(), command.num_pages.get());
-        let message = format!("page list {id} of {pages} pages on a device for raw addressing");
-        Err(Failure::breach(Status::ResourceExhausted, &rules::ADMIN_PARAMETER, message))
+        let registered: usize = self.state.page_lists.values().map(PageList::len).sum();
+        let room = u64::from(self.config.max_registered_pages()).saturating_sub(registered as u64);
+        if u64::from(pages) > room {
+            let message = format!("page list {id} of {pages} pages, with room for {room}");
+            return Err(Failure::breach(Status::ResourceExhausted, &rules::ADMIN_PARAMETER, message));
+        }
+        if self.state.page_lists.contains_key(&id) || id == RAW_ADDRESSING {
+            let message = format!("page list {id} is registered already");
+            return Err(Failure::breach(Status::AlreadyExists, &rules::ADMIN_OBJECT, message));
+        }
+        if command.page_size.get() != PAGE || pages == 0 {
+            let message = format!("page list {id}: {pages} pages of {} bytes", command.page_size);
+            return Err(Failure::parameter(message));
+        }
+        let mut bytes = vec![0; pages as usize * 8];
+        context.dma.read(command.page_address_list_addr.get(), &mut bytes)?;
+        let pages: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page)).collect();
+        let is_page = |page: &u64| page.is_multiple_of(PAGE) && context.dma.is_memory(*page, PAGE as usize);
+        if let Some(page) = pages.iter().find(|page| !is_page(page)) {
+            let message = format!("page list {id} with a page at {page:#x}");
+            return Err(Failure::breach(Status::InvalidArgument, &rules::ADMIN_MEMORY, message));
+        }
+        self.state.page_lists.insert(id, PageList::new(pages));
+        Ok(())
     }
 
     /// `GVE_ADMINQ_UNREGISTER_PAGE_LIST`.
     pub(super) fn unregister_page_list(&mut self, command: Id) -> Result<(), Failure> {
-        let message = format!("page list {} was never registered", command.id);
-        Err(Failure::breach(Status::NotFound, &rules::ADMIN_OBJECT, message))
+        let id = command.id.get();
+        let tx = self.state.tx.iter().flatten().any(|queue| queue.page_list == Some(id));
+        if tx || self.state.rx.iter().flatten().any(|queue| queue.page_list == Some(id)) {
+            let message = format!("page list {id} unregistered while a queue uses it");
+            return Err(Failure::breach(Status::FailedPrecondition, &rules::ADMIN_LEFTOVER, message));
+        }
+        match self.state.page_lists.remove(&id) {
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("page list {id} was never registered");
+                Err(Failure::breach(Status::NotFound, &rules::ADMIN_OBJECT, message))
+            }
+        }
     }
 
     /// `GVE_ADMINQ_SET_DRIVER_PARAMETER`.

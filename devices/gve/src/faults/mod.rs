@@ -114,6 +114,9 @@ impl Gve {
         context: &mut Context<'_>,
         arguments: &BTreeMap<String, u64>,
     ) -> Result<(), FaultError> {
+        if self.config.format.is_gqi() {
+            return Err(FaultError::NotNow("queues of this format have no TX completions".to_owned()));
+        }
         let argument = |name: &str| arguments.get(name).copied().unwrap_or(0);
         let id = argument("queue") as usize;
         let Some(mut queue) = self.state.tx.get_mut(id).and_then(Option::take) else {

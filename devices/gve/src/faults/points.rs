@@ -6,7 +6,7 @@ use nicvisor_core::fault::{
 
 use crate::device::Gve;
 use crate::wire::admin::{self, Opcode};
-use crate::wire::{rx, tx};
+use crate::wire::{gqi, rx, tx};
 
 impl Gve {
     pub(crate) fn points(&self) -> FaultPoints {
@@ -17,13 +17,22 @@ impl Gve {
                 status: Field::new("status", 32).named(STATUSES),
                 commands: Opcode::ALL.iter().copied().map(command).collect(),
             }],
-            queues: vec![
-                QueuePoint { kind: "tx".into(), count: queues, fields: Field::of(tx::COMPLETION_LAYOUT) },
-                QueuePoint { kind: "rx".into(), count: queues, fields: Field::of(rx::COMPLETION_LAYOUT) },
-            ],
+            queues: self.queue_points(queues),
             overrides: overrides(),
             events: events(queues, self.config.vectors()),
         }
+    }
+}
+
+impl Gve {
+    fn queue_points(&self, count: u32) -> Vec<QueuePoint> {
+        let (tx, rx) = match self.config.format.is_gqi() {
+            true => (gqi::EVENT_COUNTER_LAYOUT, gqi::RX_LAYOUT),
+            false => (tx::COMPLETION_LAYOUT, rx::COMPLETION_LAYOUT),
+        };
+        let queue =
+            |kind: &'static str, layout| QueuePoint { kind: kind.into(), count, fields: Field::of(layout) };
+        vec![queue("tx", tx), queue("rx", rx)]
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ptype::{self, L3, L4};
 use crate::admin::{Flow, Packet, RssState};
+use crate::wire::gqi::{RXF_FRAG, RXF_IPV4, RXF_IPV6, RXF_TCP, RXF_UDP};
 use crate::wire::rx::CompletionStatus;
 
 /// A frame in the NIC's memory, with all that its completion will say.
@@ -17,6 +18,8 @@ pub(crate) struct Arrival {
     /// Bits of [`CompletionStatus`].
     status: u8,
     pub(crate) ipv6_ex_add: bool,
+    /// Flags of a GQI descriptor.
+    pub(crate) gqi_flags: u16,
     /// RSS hash, if anything in the packet is to be hashed.
     pub(crate) hash: Option<u32>,
 }
@@ -29,6 +32,7 @@ impl Arrival {
             packet_type: ptype::number(l3, l4),
             status: status(&frame.bytes, &layers).bits(),
             ipv6_ex_add: layers.ip.as_ref().is_some_and(|ip| has_routing_or_destination(&frame.bytes, ip)),
+            gqi_flags: gqi_flags(&layers),
             hash: rss.hash(&frame.bytes, &layers),
             frame,
         }
@@ -59,6 +63,22 @@ fn types(layers: &Layers) -> (L3, L4) {
         Some(TransportKind::Gre) | None => L4::Other,
     };
     (l3, l4)
+}
+
+fn gqi_flags(layers: &Layers) -> u16 {
+    let (l3, l4) = types(layers);
+    let fragment = layers.ip.as_ref().is_some_and(|ip| ip.fragment.is_some());
+    let l3 = match l3 {
+        L3::Ipv4 => RXF_IPV4,
+        L3::Ipv6 => RXF_IPV6,
+        _ => 0,
+    };
+    let l4 = match l4 {
+        L4::Tcp => RXF_TCP,
+        L4::Udp => RXF_UDP,
+        _ => 0,
+    };
+    l3 | l4 | if fragment { RXF_FRAG } else { 0 }
 }
 
 fn status(frame: &[u8], layers: &Layers) -> CompletionStatus {

@@ -1,12 +1,14 @@
 //! Receiving: buffers that the driver posts, frames that wait for them, completions.
 
 mod classify;
+mod gqi;
 pub(crate) mod ptype;
 mod queue;
 
-use nicvisor_core::{Context, DmaError, DropReason, Fate, Frame, FrameId, Rule};
+use nicvisor_core::{Context, DropReason, Fate, Frame, FrameId, Rule};
 
-pub(crate) use queue::RxQueue;
+pub(crate) use gqi::GqiRings;
+pub(crate) use queue::{RxQueue, RxRings};
 
 use crate::config::Defect;
 use crate::device::Gve;
@@ -153,7 +155,7 @@ impl Gve {
         queue: &RxQueue,
         frame: FrameId,
         rule: &Rule,
-        error: DmaError,
+        error: impl std::fmt::Display,
     ) {
         self.state.counters.rx_dropped_other += 1;
         rules::report(&self.config, context, rule, error.to_string(), |finding| {

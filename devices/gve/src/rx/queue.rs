@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nicvisor_core::fault::{CompletionFaults, FieldsMut, Ready, Shaper, WireView};
+use nicvisor_core::fault::{CompletionFaults, FieldsMut, Ready, Shaper, WireField, WireView};
 use nicvisor_core::{Context, DmaError, DropReason, Fate, FrameId};
 use serde::{Deserialize, Serialize};
 
 use super::classify::Arrival;
+use super::gqi::{self, GqiRings};
+use crate::buffers::{BufferError, Buffers};
 use crate::config::Config;
 use crate::ring::CompletionRing;
 use crate::rules;
 use crate::wire::admin::Stat;
+use crate::wire::gqi::{RX_LAYOUT, RX_PAD};
 use crate::wire::rx::{
     BUFFER_DESCRIPTOR_SIZE, BufferDescriptor, COMPLETION_LAYOUT, Completion, CompletionStatus,
     MIN_DOORBELL_STEP, RawCompletion,
@@ -20,17 +23,20 @@ use crate::wire::rx::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RxQueue {
     pub(crate) id: u16,
-    ring: u64,
-    size: u16,
-    buffer_size: u16,
-    completions: CompletionRing,
+    pub(super) ring: u64,
+    pub(super) size: u16,
+    pub(super) buffer_size: u16,
+    rings: RxRings,
+    pub(super) buffers: Buffers,
+    /// The id of the page list that the buffers are in.
+    pub(crate) page_list: Option<u32>,
     /// Notification block.
     pub(crate) block: u32,
     /// Next descriptor to fetch.
     next: u16,
     /// Buffers in the device's hands, in the order in which they are used.
-    posted: VecDeque<Posted>,
-    /// Their ids.
+    pub(super) posted: VecDeque<Posted>,
+    /// Their ids (DQO).
     ids: BTreeSet<u16>,
     /// Frames that wait for buffers.
     pub(crate) waiting: VecDeque<Arrival>,
@@ -48,11 +54,20 @@ pub(crate) struct Pending {
     pub(crate) frame: Option<(FrameId, u32)>,
 }
 
+/// How the driver is told of frames.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RxRings {
+    /// By completions (DQO).
+    Dqo(CompletionRing),
+    /// By descriptors beside the buffers (GQI).
+    Gqi(GqiRings),
+}
+
 /// A buffer in the device's hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Posted {
-    id: u16,
-    address: u64,
+pub(super) struct Posted {
+    pub(super) id: u16,
+    pub(super) address: u64,
 }
 
 /// What became of the frame that waited longest.
@@ -60,16 +75,16 @@ pub(crate) struct Delivery {
     pub(crate) frame: FrameId,
     pub(crate) length: u32,
     pub(crate) bad_checksum: bool,
-    pub(crate) result: Result<(), DmaError>,
+    pub(crate) result: Result<(), BufferError>,
 }
 
 impl RxQueue {
     pub(crate) fn new(
         id: u16,
-        ring: u64,
-        size: u16,
+        (ring, size): (u64, u16),
         buffer_size: u16,
-        completions: CompletionRing,
+        rings: RxRings,
+        (buffers, page_list): (Buffers, Option<u32>),
         block: u32,
     ) -> RxQueue {
         RxQueue {
@@ -77,7 +92,9 @@ impl RxQueue {
             ring,
             size,
             buffer_size,
-            completions,
+            rings,
+            buffers,
+            page_list,
             block,
             next: 0,
             posted: VecDeque::new(),
@@ -99,11 +116,31 @@ impl RxQueue {
     }
 
     fn buffers_for(&self, arrival: &Arrival) -> usize {
-        arrival.frame.bytes.len().div_ceil(self.buffer_size.into())
+        (arrival.frame.bytes.len() + self.padding()).div_ceil(self.buffer_size.into())
+    }
+
+    /// Bytes that stay free in front of a frame.
+    fn padding(&self) -> usize {
+        if matches!(self.rings, RxRings::Gqi(_)) { RX_PAD } else { 0 }
+    }
+
+    /// The fields of what tells the driver of a frame.
+    pub(super) fn layout(&self) -> &'static [WireField] {
+        match self.rings {
+            RxRings::Dqo(_) => COMPLETION_LAYOUT,
+            RxRings::Gqi(_) => RX_LAYOUT,
+        }
     }
 
     /// Fetches the descriptors before `tail`.
     pub(crate) fn fetch_buffers(&mut self, config: &Config, context: &mut Context<'_>, tail: u32) {
+        if let RxRings::Gqi(rings) = &mut self.rings {
+            let old = rings.filled;
+            if tail.wrapping_sub(old) <= self.size.into() {
+                rings.filled = tail;
+            }
+            return self.fetch_slots(config, context, old, tail);
+        }
         let queue = format!("rx {}", self.id);
         if tail >= self.size.into() {
             let message = format!("doorbell {tail} of a ring of {}", self.size);
@@ -148,7 +185,7 @@ impl RxQueue {
         let posted = Posted { id: descriptor.buf_id.get(), address: descriptor.buf_addr.get() };
         let complaint = if !self.ids.insert(posted.id) {
             Some((&rules::RX_BUFFER_ID, format!("buffer {} posted twice", posted.id)))
-        } else if !context.dma.is_memory(posted.address, self.buffer_size.into()) {
+        } else if !self.buffers.hold(&context.dma, posted.address, self.buffer_size.into()) {
             Some((&rules::RX_BUFFER_ADDRESS, format!("buffer {} at {:#x}", posted.id, posted.address)))
         } else {
             None
@@ -191,30 +228,25 @@ impl RxQueue {
         faults: &mut CompletionFaults,
         arrival: &Arrival,
         buffers: usize,
-    ) -> Result<(), DmaError> {
+    ) -> Result<(), BufferError> {
         let mut result = Ok(());
-        let chunks = arrival.frame.bytes.chunks(self.buffer_size.into());
+        let (layout, padding) = (self.layout(), self.padding());
+        let bytes = &arrival.frame.bytes;
+        let (first, rest) = bytes.split_at((usize::from(self.buffer_size) - padding).min(bytes.len()));
+        let chunks = std::iter::once(first).chain(rest.chunks(self.buffer_size.into()));
         for (index, (chunk, posted)) in chunks.zip(self.posted.drain(..buffers)).enumerate() {
             self.ids.remove(&posted.id);
-            let written = context.dma.write(posted.address, chunk);
+            let start = if index == 0 { padding as u64 } else { 0 };
+            let written = self.buffers.write(&context.dma, posted.address.wrapping_add(start), chunk);
             let last = index + 1 == buffers;
-            let mut status = arrival.status() | CompletionStatus::DESCRIPTOR_DONE;
-            status.set(CompletionStatus::END_OF_PACKET, last);
             result = result.and(written);
-            let completion = Completion {
-                ipv6_ex_add: arrival.ipv6_ex_add,
-                rx_error: result.is_err(),
-                packet_type: arrival.packet_type,
-                packet_len: chunk.len() as u16,
-                generation: false,
-                status,
-                buf_id: posted.id,
-                hash: arrival.hash.unwrap_or(0),
+            let raw = match self.rings {
+                RxRings::Dqo(_) => completion(arrival, chunk.len(), &posted, last, result.is_err()),
+                RxRings::Gqi(_) => gqi::descriptor(arrival, chunk.len(), index == 0, last, result.is_err()),
             };
-            let frame = (arrival.frame.id, arrival.frame.bytes.len() as u32);
-            let pending =
-                Pending { raw: completion.encode(), frame: (last && result.is_ok()).then_some(frame) };
-            let fields = WireView::new(COMPLETION_LAYOUT, &pending.raw);
+            let frame = (arrival.frame.id, bytes.len() as u32);
+            let pending = Pending { raw, frame: (last && result.is_ok()).then_some(frame) };
+            let fields = WireView::new(layout, &pending.raw);
             let Some(lost) = self.shaper.offer(context.now, faults, pending, &fields) else { continue };
             context.observe_faults(&lost.faults);
             if let Some((frame, _)) = lost.entry.frame {
@@ -232,10 +264,19 @@ impl RxQueue {
     ) -> Result<(), DmaError> {
         for _ in 0..ready.copies {
             let mut raw = ready.entry.raw;
-            let mut fields = WireView::new(COMPLETION_LAYOUT, &mut raw);
-            fields.set_field("generation", self.completions.generation.into());
-            ready.rewrite(&mut fields);
-            self.completions.push(context, &raw)?;
+            let mut fields = WireView::new(self.layout(), &mut raw);
+            match &mut self.rings {
+                RxRings::Dqo(ring) => {
+                    fields.set_field("generation", ring.generation.into());
+                    ready.rewrite(&mut fields);
+                    ring.push(context, &raw)?;
+                }
+                RxRings::Gqi(rings) => {
+                    fields.set_field("seqno", rings.seqno.into());
+                    ready.rewrite(&mut fields);
+                    rings.push(context, &raw)?;
+                }
+            }
         }
         Ok(())
     }
@@ -247,12 +288,32 @@ impl RxQueue {
 
     /// Whether a state from outside is one that the code can go on from.
     pub(crate) fn is_sound(&self) -> bool {
+        let rings = match &self.rings {
+            RxRings::Dqo(ring) => ring.is_sound() && self.posted.len() < self.size.into(),
+            RxRings::Gqi(rings) => rings.is_sound() && self.posted.len() <= self.size.into(),
+        };
         self.size.is_power_of_two()
             && self.next < self.size
-            && self.buffer_size != 0
-            && self.posted.len() < self.size.into()
-            && self.completions.is_sound()
+            && usize::from(self.buffer_size) > RX_PAD
+            && rings
     }
+}
+
+/// The completion for a buffer, still without its generation bit.
+fn completion(arrival: &Arrival, length: usize, posted: &Posted, last: bool, error: bool) -> RawCompletion {
+    let mut status = arrival.status() | CompletionStatus::DESCRIPTOR_DONE;
+    status.set(CompletionStatus::END_OF_PACKET, last);
+    let completion = Completion {
+        ipv6_ex_add: arrival.ipv6_ex_add,
+        rx_error: error,
+        packet_type: arrival.packet_type,
+        packet_len: length as u16,
+        generation: false,
+        status,
+        buf_id: posted.id,
+        hash: arrival.hash.unwrap_or(0),
+    };
+    completion.encode()
 }
 
 /// What the device counts of a receive queue for the statistics report.

@@ -2,6 +2,7 @@
 
 mod control;
 mod faults;
+mod gqi;
 mod hostile;
 mod receive;
 mod transmit;

@@ -32,12 +32,17 @@ impl Gve {
         if packet.mixed_checksum {
             report(false, &rules::TX_CHECKSUM_FLAG, "checksum_offload_enable differs in a packet".to_owned());
         }
+        if let Some(gqi) = packet.gqi
+            && gqi.declared != packet.length
+        {
+            report(true, &rules::TX_LENGTH, format!("len {} for {} bytes", gqi.declared, packet.length));
+        }
         match &packet.tso {
             None => {
                 if packet.length < MIN_FRAME || packet.length > MAX_FRAME as usize {
                     report(true, &rules::TX_FRAME_SIZE, format!("packet of {} bytes", packet.length));
                 }
-                if packet.pieces.len() > MAX_DATA_DESCRIPTORS {
+                if packet.gqi.is_none() && packet.pieces.len() > MAX_DATA_DESCRIPTORS {
                     report(
                         true,
                         &rules::TX_PACKET_BUFFERS,
@@ -61,7 +66,7 @@ impl Gve {
                     report(true, &rules::TX_TSO_LENGTH, message);
                 }
                 let buffers = most_buffers(&packet.pieces, tso);
-                if buffers > MAX_DATA_DESCRIPTORS {
+                if packet.gqi.is_none() && buffers > MAX_DATA_DESCRIPTORS {
                     report(true, &rules::TX_SEGMENT_BUFFERS, format!("a segment in {buffers} buffers"));
                 }
             }
@@ -72,15 +77,19 @@ impl Gve {
     /// Checks the packet's bytes.
     pub(super) fn check_packet(&self, context: &mut Context<'_>, queue: &TxQueue, handed: &Handed<'_>) {
         let limits = Limits {
-            max_lso: self.config.tso_limit as usize,
-            min_mss: MIN_TSO_MSS.into(),
+            max_lso: self.config.most_handed() as usize,
+            min_mss: if handed.packet.gqi.is_some() { 1 } else { MIN_TSO_MSS.into() },
             mtu: self.config.mtu.into(),
         };
-        let asked = Asked { lso: handed.packet.tso.as_ref().map(request), checksum: None };
+        let packet = handed.packet;
+        let asked = Asked {
+            lso: packet.tso.as_ref().map(|tso| request(packet, tso)),
+            checksum: packet.gqi.map(|gqi| gqi.partial).filter(|_| packet.checksum && packet.tso.is_none()),
+        };
         for breach in check_handed(handed.bytes, &asked, &limits) {
             self.report_packet(context, queue, handed, breach.rule, breach.message);
         }
-        if handed.packet.tso.is_none() && handed.packet.checksum {
+        if packet.tso.is_none() && packet.checksum && packet.gqi.is_none() {
             self.check_checksum_request(context, queue, handed);
         }
     }

@@ -1,6 +1,7 @@
 //! From descriptors to packets.
 
 use nicvisor_core::Rule;
+use nicvisor_net::checksum::Partial;
 
 use crate::rules;
 use crate::wire::tx::{Descriptor, PacketDescriptor, RawDescriptor, TsoContext};
@@ -26,6 +27,17 @@ pub(super) struct Packet {
     pub(super) mixed_tags: bool,
     /// Whether descriptors of the packet differ in their checksum flag.
     pub(super) mixed_checksum: bool,
+    /// What only GQI descriptors say.
+    pub(super) gqi: Option<Gqi>,
+}
+
+/// What only GQI descriptors say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gqi {
+    /// Length of the packet.
+    pub(super) declared: usize,
+    /// Where the checksum is, and what it is over.
+    pub(super) partial: Partial,
 }
 
 /// A piece of a packet.
@@ -87,6 +99,7 @@ fn pieces(
         report_events: Vec::new(),
         mixed_tags: false,
         mixed_checksum: false,
+        gqi: None,
     };
     for (index, raw) in descriptors.iter().enumerate().skip(start) {
         let fault = |rule, message| Fetched::Fault { rule, message, descriptors: index + 1 };

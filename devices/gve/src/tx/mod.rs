@@ -2,19 +2,23 @@
 
 mod check;
 mod fetch;
+mod gqi;
 mod send;
 
-use nicvisor_core::Context;
-use nicvisor_core::fault::{FieldsMut, Shaper, WireView};
+use nicvisor_core::fault::{FieldsMut, Ready, Shaper, WireField, WireView};
+use nicvisor_core::{Context, DmaError};
 use serde::{Deserialize, Serialize};
 
+use crate::buffers::Buffers;
 use crate::device::Gve;
 use crate::ring::CompletionRing;
 use crate::rules;
+use crate::wire::gqi::EVENT_COUNTER_LAYOUT;
 use crate::wire::tx::{
     COMPLETION_LAYOUT, Completion, CompletionType, DESCRIPTOR_SIZE, RawCompletion, RawDescriptor,
 };
 use fetch::Fetched;
+pub(crate) use gqi::EventCounter;
 
 /// A transmit queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +26,10 @@ pub(crate) struct TxQueue {
     id: u16,
     ring: u64,
     size: u16,
-    completions: CompletionRing,
+    progress: Progress,
+    buffers: Buffers,
+    /// The id of the page list that the buffers are in.
+    pub(crate) page_list: Option<u32>,
     /// Notification block.
     block: u32,
     /// First descriptor that is not yet done with.
@@ -37,31 +44,103 @@ pub(crate) struct TxQueue {
     pub(crate) shaper: Shaper<RawCompletion>,
 }
 
+/// How the driver is told what is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Progress {
+    /// By completions (DQO).
+    Ring(CompletionRing),
+    /// By a counter (GQI).
+    Counter(EventCounter),
+}
+
 impl TxQueue {
-    pub(crate) fn new(id: u16, ring: u64, size: u16, completions: CompletionRing, block: u32) -> TxQueue {
-        let shaper = Shaper::new("tx", id.into());
+    pub(crate) fn new(
+        id: u16,
+        (ring, size): (u64, u16),
+        progress: Progress,
+        (buffers, page_list): (Buffers, Option<u32>),
+        block: u32,
+    ) -> TxQueue {
         TxQueue {
             id,
             ring,
             size,
-            completions,
+            progress,
+            buffers,
+            page_list,
             block,
             head: 0,
             tail: 0,
             last_report: None,
             halted: false,
-            shaper,
+            shaper: Shaper::new("tx", id.into()),
         }
     }
 
     /// Whether a state from outside is one that the code can go on from.
     pub(crate) fn is_sound(&self) -> bool {
-        let indices = self.head < self.size && self.tail < self.size;
-        self.size.is_power_of_two() && indices && self.completions.is_sound()
+        let progress = match &self.progress {
+            Progress::Ring(ring) => ring.is_sound(),
+            Progress::Counter(counter) => counter.waiting() <= self.size.into(),
+        };
+        self.size.is_power_of_two() && self.head < self.size && self.tail < self.size && progress
+    }
+
+    /// The fields of what tells the driver what is done.
+    pub(crate) fn layout(&self) -> &'static [WireField] {
+        match self.progress {
+            Progress::Ring(_) => COMPLETION_LAYOUT,
+            Progress::Counter(_) => EVENT_COUNTER_LAYOUT,
+        }
+    }
+
+    /// The driver wrote `value` to the doorbell. False if that is not possible.
+    fn advance(&mut self, value: u32) -> bool {
+        match &mut self.progress {
+            Progress::Ring(_) if value < self.size.into() => self.tail = value as u16,
+            Progress::Counter(counter) if value.wrapping_sub(counter.done) <= self.size.into() => {
+                counter.requested = value;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// How many descriptors the device has not looked at.
+    fn waiting(&self) -> u16 {
+        match &self.progress {
+            Progress::Ring(_) => self.distance(self.head, self.tail),
+            Progress::Counter(counter) => counter.waiting() as u16,
+        }
+    }
+
+    /// The device is done with `count` descriptors.
+    fn consume(&mut self, count: usize) {
+        self.head = (self.head + count as u16) & (self.size - 1);
+        if let Progress::Counter(counter) = &mut self.progress {
+            counter.done = counter.done.wrapping_add(count as u32);
+        }
     }
 
     fn name(&self) -> String {
         format!("tx {}", self.id)
+    }
+
+    /// Tells the driver what is done, as faults want it.
+    fn write(&mut self, context: &Context<'_>, ready: &Ready<RawCompletion>) -> Result<(), DmaError> {
+        let mut raw = ready.entry;
+        let mut fields = WireView::new(self.layout(), &mut raw);
+        match &mut self.progress {
+            Progress::Ring(ring) => {
+                fields.set_field("generation", ring.generation.into());
+                ready.rewrite(&mut fields);
+                ring.push(context, &raw)
+            }
+            Progress::Counter(counter) => {
+                ready.rewrite(&mut fields);
+                counter.write(context, raw)
+            }
+        }
     }
 
     fn distance(&self, from: u16, to: u16) -> u16 {
@@ -69,8 +148,8 @@ impl TxQueue {
     }
 
     /// Reads the descriptors between head and tail.
-    fn pending(&self, context: &Context<'_>) -> Result<Vec<RawDescriptor>, nicvisor_core::DmaError> {
-        let count = self.distance(self.head, self.tail);
+    fn pending(&self, context: &Context<'_>) -> Result<Vec<RawDescriptor>, DmaError> {
+        let count = self.waiting();
         let mut descriptors = vec![[0; DESCRIPTOR_SIZE]; count.into()];
         let to_end = (self.size - self.head).min(count);
         let (first, wrapped) = descriptors.split_at_mut(to_end.into());
@@ -85,13 +164,12 @@ impl Gve {
     /// The driver rang the doorbell of a TX queue. False if there is no such queue.
     pub(crate) fn ring_tx(&mut self, context: &mut Context<'_>, id: u32, value: u32) -> bool {
         let Some(mut queue) = self.state.tx.get_mut(id as usize).and_then(Option::take) else { return false };
-        if value >= queue.size.into() {
+        if !queue.advance(value) {
             let message = format!("doorbell {value} of a ring of {}", queue.size);
             rules::report(&self.config, context, &rules::TX_DOORBELL, message, |finding| {
                 finding.queue = queue.name();
             });
         } else if !queue.halted {
-            queue.tail = value as u16;
             self.run_tx(context, &mut queue);
         }
         self.state.tx[id as usize] = Some(queue);
@@ -106,7 +184,11 @@ impl Gve {
         let mut tags = Vec::new();
         let mut rest = &descriptors[..];
         while !rest.is_empty() {
-            let packet = match fetch::packet(rest) {
+            let fetched = match queue.progress {
+                Progress::Ring(_) => fetch::packet(rest),
+                Progress::Counter(_) => gqi::packet(rest),
+            };
+            let packet = match fetched {
                 Fetched::Packet(packet) => packet,
                 Fetched::Unfinished => {
                     self.unfinished(context, queue, rest);
@@ -120,7 +202,7 @@ impl Gve {
             let raw = &rest[..packet.descriptors];
             rest = &rest[packet.descriptors..];
             let first = queue.head;
-            queue.head = (queue.head + packet.descriptors as u16) & (queue.size - 1);
+            queue.consume(packet.descriptors);
             self.report_events(context, queue, &packet, first);
             self.send(context, queue, &packet, raw);
             tags.push(packet.tag);
@@ -128,9 +210,18 @@ impl Gve {
         if self.config.reverse_completions {
             tags.reverse();
         }
-        for tag in tags {
-            self.state.counters.tx_completions += 1;
-            self.complete(context, queue, CompletionType::Packet, tag);
+        self.state.counters.tx_completions += tags.len() as u64;
+        match &queue.progress {
+            Progress::Ring(_) => {
+                for tag in tags {
+                    self.complete(context, queue, CompletionType::Packet, tag);
+                }
+            }
+            Progress::Counter(counter) if !tags.is_empty() => {
+                let raw = counter.raw();
+                self.offer_tx_completion(context, queue, raw);
+            }
+            Progress::Counter(_) => (),
         }
         self.write_tx_completions(context, queue);
     }
@@ -138,7 +229,7 @@ impl Gve {
     /// The ring ends within a packet. It may be completed by the next doorbell, unless the ring is full of it.
     fn unfinished(&mut self, context: &mut Context<'_>, queue: &mut TxQueue, rest: &[RawDescriptor]) {
         let message = format!("{} descriptors without end_of_packet", rest.len());
-        if rest.len() + 1 == usize::from(queue.size) {
+        if rest.len() + 1 >= usize::from(queue.size) {
             return self.halt_tx(context, queue, &rules::TX_UNFINISHED, message, rest);
         }
         self.report_tx(context, queue, &rules::TX_UNFINISHED, message, rest);
@@ -181,7 +272,7 @@ impl Gve {
         queue: &mut TxQueue,
         raw: RawCompletion,
     ) {
-        let fields = WireView::new(COMPLETION_LAYOUT, &raw);
+        let fields = WireView::new(queue.layout(), &raw);
         let completions = &mut self.state.faults.completions;
         if let Some(lost) = queue.shaper.offer(context.now, completions, raw, &fields) {
             context.observe_faults(&lost.faults);
@@ -193,11 +284,7 @@ impl Gve {
         let mut notify = false;
         while let Some(ready) = queue.shaper.take(context.now) {
             for _ in 0..ready.copies {
-                let mut raw = ready.entry;
-                let mut fields = WireView::new(COMPLETION_LAYOUT, &mut raw);
-                fields.set_field("generation", queue.completions.generation.into());
-                ready.rewrite(&mut fields);
-                if let Err(error) = queue.completions.push(context, &raw) {
+                if let Err(error) = queue.write(context, &ready) {
                     return self.halt_tx(context, queue, &rules::RING_ADDRESS, error.to_string(), &[]);
                 }
             }

@@ -66,7 +66,7 @@ impl Gve {
         self.check_packet(context, queue, &handed);
         match &packet.tso {
             Some(tso) => self.segment(&handed, tso),
-            None => Some(vec![self.whole(bytes, packet.checksum, &layers)]),
+            None => Some(vec![self.whole(bytes, packet, &layers)]),
         }
     }
 
@@ -89,7 +89,7 @@ impl Gve {
         for piece in &packet.pieces {
             let (part, behind) = rest.split_at_mut(piece.length.into());
             rest = behind;
-            if let Err(error) = context.dma.read(piece.address, part) {
+            if let Err(error) = queue.buffers.read(&context.dma, piece.address, part) {
                 self.report_tx(context, queue, &rules::TX_BUFFER_ADDRESS, error.to_string(), raw);
                 return None;
             }
@@ -102,17 +102,20 @@ impl Gve {
             return Some(vec![handed.bytes.to_vec()]);
         }
         // Whatever makes segmentation impossible has been reported as a breach of its rule.
-        let segments = segment(handed.bytes, &request(tso)).ok()?;
+        let segments = segment(handed.bytes, &request(handed.packet, tso)).ok()?;
         Some(segments.map(|frame| self.spoil(frame)).collect())
     }
 
     /// A packet that is not segmented, with its checksum filled in if that is asked for and possible.
-    fn whole(&mut self, mut bytes: Vec<u8>, checksum: bool, layers: &Layers) -> Vec<u8> {
-        if checksum
-            && let Some(transport) = layers.transport
-            && let Some(field) = checksum_field(transport)
-        {
-            let partial = Partial { start: transport.offset, offset: field - transport.offset };
+    fn whole(&mut self, mut bytes: Vec<u8>, packet: &Packet, layers: &Layers) -> Vec<u8> {
+        let partial = match packet.gqi {
+            Some(gqi) => Some(gqi.partial),
+            None => layers.transport.and_then(|transport| {
+                let offset = checksum_field(transport)? - transport.offset;
+                Some(Partial { start: transport.offset, offset })
+            }),
+        };
+        if let Some(partial) = partial.filter(|_| packet.checksum) {
             self.state.counters.tx_checksums += u64::from(partial.finish(&mut bytes));
         }
         bytes
@@ -141,10 +144,11 @@ impl Gve {
     }
 }
 
-/// What a segmentation context asks for. The driver leaves the pseudo header's sum without the length in the
-/// checksum field (`gve_tx_dqo.c`: `gve_prep_tso`).
-pub(super) fn request(tso: &TsoContext) -> LsoRequest {
-    LsoRequest { seed: Seed::WithoutLength, ..LsoRequest::tcp(tso.header_len.into(), tso.mss.into()) }
+/// What a segmentation context asks for. The driver leaves the pseudo header's sum in the checksum field: with DQO
+/// without the length (`gve_tx_dqo.c`: `gve_prep_tso`), with GQI as the stack made it.
+pub(super) fn request(packet: &Packet, tso: &TsoContext) -> LsoRequest {
+    let seed = if packet.gqi.is_some() { Seed::WithLength } else { Seed::WithoutLength };
+    LsoRequest { seed, ..LsoRequest::tcp(tso.header_len.into(), tso.mss.into()) }
 }
 
 /// Where the checksum is that the device can fill in: TCP and UDP only.

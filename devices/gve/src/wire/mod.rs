@@ -4,5 +4,6 @@
 //! Admin queue structures are big-endian, data path descriptors little-endian.
 
 pub mod admin;
+pub mod gqi;
 pub mod rx;
 pub mod tx;
