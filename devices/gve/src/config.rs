@@ -40,6 +40,13 @@ pub struct Config {
     pub receive_memory: u32,
     /// Whether packet completions of one batch are written last packet first. The format allows any order.
     pub reverse_completions: bool,
+    /// Every so many packets of a TX queue take the miss path: their completion comes in two parts, a miss
+    /// completion at once and a re-injection completion later (DQO). 0 for none.
+    pub miss_interval: u32,
+    /// How much later, in microseconds.
+    pub reinjection_delay: u32,
+    /// Whether somebody else (firmware, an earlier kernel) has set the device up and left it running.
+    pub previous_owner: bool,
     /// Rules that are not reported, by their ids.
     pub ignored_rules: BTreeSet<String>,
     /// A mistake that the *device* makes on purpose, to show that a scenario notices.
@@ -164,6 +171,9 @@ impl Default for Config {
             link_speed: 200_000,
             receive_memory: 4 << 20,
             reverse_completions: false,
+            miss_interval: 0,
+            reinjection_delay: 100,
+            previous_owner: false,
             ignored_rules: BTreeSet::new(),
             defect: None,
         }
@@ -204,6 +214,9 @@ impl Config {
             "link-speed" => self.link_speed = number(key, value)?,
             "receive-memory" => self.receive_memory = number(key, value)?,
             "reverse-completions" => self.reverse_completions = switch(key, value)?,
+            "miss-interval" => self.miss_interval = number(key, value)?,
+            "reinjection-delay" => self.reinjection_delay = number(key, value)?,
+            "previous-owner" => self.previous_owner = switch(key, value)?,
             "ignore-rule" => _ = self.ignored_rules.insert(value.to_owned()),
             "defect" => self.defect = Some(value.parse()?),
             _ => return Err(ConfigError::Unknown { key: key.to_owned(), known: KEYS.join(", ") }),
@@ -361,7 +374,7 @@ fn switch(key: &str, value: &str) -> Result<bool, ConfigError> {
 }
 
 /// Names that [`Config::set`] takes.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 23] = [
     "mac",
     "mtu",
     "format",
@@ -380,6 +393,9 @@ pub const KEYS: [&str; 20] = [
     "link-speed",
     "receive-memory",
     "reverse-completions",
+    "miss-interval",
+    "reinjection-delay",
+    "previous-owner",
     "ignore-rule",
     "defect",
 ];

@@ -26,6 +26,8 @@ counters! {
     tx_checksums,
     /// Packet completions.
     tx_completions,
+    /// Packets that took the miss path.
+    tx_misses,
     /// Descriptor completions.
     tx_descriptor_completions,
     /// Packets handed over that never left.

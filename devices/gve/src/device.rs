@@ -11,7 +11,7 @@ use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::admin::{AdminQueue, Capabilities, FlowRules, Resources, RssState, StatsReport};
+use crate::admin::{AdminQueue, AdminRing, Capabilities, FlowRules, Resources, RssState, StatsReport};
 use crate::buffers::PageList;
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
@@ -34,7 +34,10 @@ impl Gve {
     /// When `config` describes no possible device.
     pub fn new(config: Config) -> Result<Gve, ConfigError> {
         config.validate()?;
-        let state = State::power_on(&config);
+        let mut state = State::power_on(&config);
+        if config.previous_owner {
+            state.hand_over();
+        }
         Ok(Gve { config, state })
     }
 
@@ -115,6 +118,13 @@ impl State {
         }
     }
 
+    /// As somebody leaves it who does not take the device back: with an admin queue and device resources.
+    fn hand_over(&mut self) {
+        self.registers.hand_over();
+        self.admin.ring = Some(AdminRing { address: PREVIOUS_ADMIN, entries: 64 });
+        self.resources = Some(Resources::of_previous_owner());
+    }
+
     /// The queues that exist, in words; empty if there are none.
     pub(crate) fn leftovers(&self) -> String {
         let (tx, rx) = (self.tx.iter().flatten().count(), self.rx.iter().flatten().count());
@@ -175,7 +185,7 @@ impl Device for Gve {
     fn next_deadline(&self) -> Option<Time> {
         let blocks = self.state.resources.iter().flat_map(|resources| &resources.blocks);
         let stats = self.state.stats.iter().map(|report| report.next);
-        let tx = self.state.tx.iter().flatten().filter_map(|queue| queue.shaper.next_deadline());
+        let tx = self.state.tx.iter().flatten().filter_map(|queue| queue.next_deadline());
         let rx = self.state.rx.iter().flatten().filter_map(|queue| queue.shaper.next_deadline());
         let admin = self.state.admin.next_deadline();
         blocks.filter_map(|block| block.deadline()).chain(stats).chain(tx).chain(rx).chain(admin).min()
@@ -266,6 +276,8 @@ impl State {
     }
 }
 
+/// Where the admin queue of a previous owner was.
+pub(crate) const PREVIOUS_ADMIN: u64 = 0x8000;
 /// PCI vendor id (`gve.h`: `PCI_VENDOR_ID_GOOGLE`).
 const GOOGLE: u16 = 0x1ae0;
 /// PCI device id (`gve.h`: `PCI_DEV_ID_GVNIC`).

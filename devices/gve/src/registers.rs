@@ -12,7 +12,7 @@ use nicvisor_core::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::AdminRing;
-use crate::device::Gve;
+use crate::device::{Gve, PREVIOUS_ADMIN};
 use crate::faults::REGISTERS;
 use crate::rules;
 
@@ -120,12 +120,11 @@ impl Gve {
 
     fn write_driver_status(&mut self, context: &mut Context<'_>, value: u32) {
         let registers = &mut self.state.registers;
-        let started = value & !registers.driver_status & DRIVER_RUN != 0;
         registers.driver_status = value;
         if value & DRIVER_RESET != 0 {
             self.driver_reset(context);
             self.state.registers.device_status |= DeviceStatus::DEVICE_IS_RESET;
-        } else if started {
+        } else if value & DRIVER_RUN != 0 {
             let (base, length) = (registers.admin_base, registers.admin_length);
             self.start_admin(context, base, length);
         }
@@ -171,6 +170,12 @@ impl Registers {
     /// Registers at power-on, with the link's state.
     pub(crate) fn power_on(link: DeviceStatus) -> Registers {
         Registers { device_status: link & DeviceStatus::LINK, ..Registers::default() }
+    }
+
+    /// The registers of a device that somebody has set up, in either way.
+    pub(crate) fn hand_over(&mut self) {
+        self.admin_pfn = (PREVIOUS_ADMIN >> 12) as u32;
+        self.driver_status = DRIVER_RUN;
     }
 
     /// What a reset by the driver leaves: the link's state and the version that the driver wrote.

@@ -34,6 +34,11 @@ impl Capabilities {
         self.0 & 1 << bit != 0
     }
 
+    /// Whether the driver knows miss completions that look like packet completions but for a bit of the tag.
+    pub(crate) fn knows_alternative_miss(self) -> bool {
+        self.has(ALTERNATIVE_MISS)
+    }
+
     /// Whether the driver can use queues of this format. There is a bit for DQO-QPL, but drivers that can do it
     /// do not set it.
     fn can(self, format: QueueFormat) -> bool {
@@ -282,5 +287,7 @@ const GQI_QPL: u32 = 0;
 const GQI_RDA: u32 = 1;
 /// `gve_driver_capability_dqo_rda`.
 const DQO_RDA: u32 = 3;
+/// `gve_driver_capability_alt_miss_compl`.
+const ALTERNATIVE_MISS: u32 = 4;
 /// `gve_driver_capability_flexible_buffer_size`.
 const FLEXIBLE_BUFFER_SIZE: u32 = 5;

@@ -33,6 +33,11 @@ impl Resources {
         if self.first_vector == 0 { self.blocks.len() as u16 } else { 0 }
     }
 
+    /// Those of an owner who left them behind.
+    pub(crate) fn of_previous_owner() -> Resources {
+        Resources { blocks: vec![NotifyBlock::default()], first_vector: 0, counter_array: 0, counters: 0 }
+    }
+
     /// Where the event counter with this index is, if there is one.
     pub(crate) fn counter(&self, index: u32) -> Option<u64> {
         (index < self.counters).then(|| self.counter_array + 4 * u64::from(index))

@@ -47,9 +47,7 @@ impl Gve {
     pub(crate) fn write_due_completions(&mut self, context: &mut Context<'_>) {
         let is_due = |deadline: Option<nicvisor_core::Time>| deadline.is_some_and(|due| due <= context.now);
         let due_tx: Vec<_> = (0..self.state.tx.len())
-            .filter(|id| {
-                self.state.tx[*id].as_ref().is_some_and(|queue| is_due(queue.shaper.next_deadline()))
-            })
+            .filter(|id| self.state.tx[*id].as_ref().is_some_and(|queue| is_due(queue.next_deadline())))
             .collect();
         let due_rx: Vec<_> = (0..self.state.rx.len())
             .filter(|id| {
@@ -58,7 +56,7 @@ impl Gve {
             .collect();
         for id in due_tx {
             if let Some(mut queue) = self.state.tx[id].take() {
-                self.write_tx_completions(context, &mut queue);
+                self.run_tx_deadline(context, &mut queue);
                 self.state.tx[id] = Some(queue);
             }
         }

@@ -7,7 +7,7 @@ use nicvisor_net::testing::Packet;
 
 use super::{config, open};
 use crate::Config;
-use crate::testing::{Completed, Driver, Offload, PASSED, SCRATCH};
+use crate::testing::{ALL_CAPABILITIES, Completed, Driver, Offload, PASSED, SCRATCH};
 use crate::wire::admin::{Opcode, QueryFlowRules, ReportLinkSpeed, Status};
 
 fn started(config: Config) -> Driver {
@@ -119,7 +119,7 @@ fn fields_of_answers_are_rewritten() {
 #[test]
 fn the_device_describes_itself_as_something_else() {
     let mut driver = started(config());
-    driver.verify(crate::testing::ALL_CAPABILITIES);
+    driver.verify(ALL_CAPABILITIES);
     let honest = driver.describe();
     driver.inject(r#"override = { name = "device_descriptor.mtu", value = 60 }"#).unwrap();
     driver.inject(r#"override = { name = "rss_config.hash_lut_size", value = 0xffff }"#).unwrap();
@@ -287,4 +287,37 @@ fn every_name_of_the_device_is_accepted() {
     }
     let message = driver.inject(r#"command = { name = "CREATE_TX_QUEUE" }"#).unwrap_err().to_string();
     assert!(message.contains("did you mean \"GVE_ADMINQ_CREATE_TX_QUEUE\"?"), "{message}");
+}
+
+#[test]
+fn packets_take_the_miss_path_in_the_way_that_the_driver_knows() {
+    for (capabilities, miss) in
+        [(ALL_CAPABILITIES, Completed::Packet(1 | 1 << 15)), (0b1000, Completed::Miss(1))]
+    {
+        let config = Config { miss_interval: 2, reinjection_delay: 50, ..config() };
+        let mut driver = Driver::new(config).unwrap();
+        driver.start_admin();
+        assert_eq!(driver.verify(capabilities), PASSED);
+        assert_eq!(driver.configure_resources(2), PASSED);
+        assert_eq!(driver.create_tx(0, 256, 0), PASSED);
+        assert_eq!(send(&mut driver, 3), [Completed::Packet(0), miss, Completed::Packet(2)]);
+        driver.harness.pass(Duration::from_micros(49));
+        assert!(driver.completed(0).is_empty());
+        driver.harness.pass(Duration::from_micros(1));
+        assert_eq!(driver.completed(0), [Completed::Reinjection(1)]);
+    }
+}
+
+#[test]
+fn a_driver_that_does_not_take_the_device_back_is_found() {
+    for revision in [0, 1] {
+        let config = Config { previous_owner: true, revision, ..config() };
+        let mut driver = Driver::new(config.clone()).unwrap();
+        driver.start_admin();
+        assert_eq!(super::broken(&driver.effects()), ["gve-admin-setup"]);
+        let mut driver = Driver::new(config).unwrap();
+        assert!(driver.release());
+        driver.open(1);
+        super::assert_clean(&driver.effects());
+    }
 }

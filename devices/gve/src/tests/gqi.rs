@@ -178,7 +178,12 @@ impl Queues {
         for _ in 0..count {
             let index = self.filled % u32::from(RX_SIZE);
             let (slot, _) = self.place(index as usize);
-            self.driver.harness.bench.dma().write(self.rx_slots + 8 * u64::from(index), &slot.to_be_bytes()).unwrap();
+            self.driver
+                .harness
+                .bench
+                .dma()
+                .write(self.rx_slots + 8 * u64::from(index), &slot.to_be_bytes())
+                .unwrap();
             self.filled += 1;
         }
         self.ring(self.doorbells[1], self.filled);

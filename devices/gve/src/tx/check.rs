@@ -4,9 +4,9 @@ use nicvisor_core::{Context, Rule};
 use nicvisor_net::check::{Handed as Asked, Limits, check_handed, evidence};
 use nicvisor_net::verdict::wrong_seed;
 
-use super::TxQueue;
 use super::fetch::{Packet, Piece};
 use super::send::{Handed, checksum_field, request};
+use super::{ALTERNATIVE_MISS, TxQueue};
 use crate::config::MAX_FRAME;
 use crate::device::Gve;
 use crate::rules;
@@ -156,8 +156,6 @@ fn most_buffers(pieces: &[Piece], tso: &TsoContext) -> usize {
     most + 1
 }
 
-/// `GVE_ALT_MISS_COMPL_BIT`.
-const ALTERNATIVE_MISS: u16 = 1 << 15;
 /// Least and most that hardware takes, by comments in the driver's `gve_tx_dqo.c`.
 const MIN_FRAME: usize = 17;
 const MAX_MSS: u16 = 9728;

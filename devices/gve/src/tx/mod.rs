@@ -5,8 +5,10 @@ mod fetch;
 mod gqi;
 mod send;
 
+use std::collections::VecDeque;
+
 use nicvisor_core::fault::{FieldsMut, Ready, Shaper, WireField, WireView};
-use nicvisor_core::{Context, DmaError};
+use nicvisor_core::{Context, DmaError, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::buffers::Buffers;
@@ -40,6 +42,10 @@ pub(crate) struct TxQueue {
     last_report: Option<u16>,
     /// The driver broke a rule after which hardware would not go on.
     halted: bool,
+    /// Packets since one took the miss path.
+    since_miss: u32,
+    /// When the packets with these tags come back from it.
+    reinjections: VecDeque<(Time, u16)>,
     /// Completions on their way to the ring.
     pub(crate) shaper: Shaper<RawCompletion>,
 }
@@ -73,8 +79,27 @@ impl TxQueue {
             tail: 0,
             last_report: None,
             halted: false,
+            since_miss: 0,
+            reinjections: VecDeque::new(),
             shaper: Shaper::new("tx", id.into()),
         }
+    }
+
+    /// When the queue next has something to tell the driver by itself.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let reinjection = self.reinjections.front().map(|(due, _)| *due);
+        self.shaper.next_deadline().into_iter().chain(reinjection).min()
+    }
+
+    /// Whether the next packet takes the miss path.
+    fn misses(&mut self, interval: u32) -> bool {
+        self.since_miss = self.since_miss.saturating_add(1);
+        // However fast the driver is: no more than fit the ring are on their way.
+        if interval == 0 || self.since_miss < interval || self.reinjections.len() >= self.size.into() {
+            return false;
+        }
+        self.since_miss = 0;
+        true
     }
 
     /// Whether a state from outside is one that the code can go on from.
@@ -214,7 +239,7 @@ impl Gve {
         match &queue.progress {
             Progress::Ring(_) => {
                 for tag in tags {
-                    self.complete(context, queue, CompletionType::Packet, tag);
+                    self.complete_packet(context, queue, tag);
                 }
             }
             Progress::Counter(counter) if !tags.is_empty() => {
@@ -258,6 +283,32 @@ impl Gve {
             let head = (index + 1) & (queue.size - 1);
             self.complete(context, queue, CompletionType::Descriptor, head);
         }
+    }
+
+    /// Says that the packet with this tag was sent, at once or in two parts. The driver that can tell the first
+    /// part by a bit of the tag is told by that.
+    fn complete_packet(&mut self, context: &mut Context<'_>, queue: &mut TxQueue, tag: u16) {
+        if !queue.misses(self.config.miss_interval) {
+            return self.complete(context, queue, CompletionType::Packet, tag);
+        }
+        self.state.counters.tx_misses += 1;
+        let delay = Duration::from_micros(self.config.reinjection_delay.into());
+        queue.reinjections.push_back((context.now + delay, tag));
+        match self.state.capabilities.knows_alternative_miss() {
+            true => self.complete(context, queue, CompletionType::Packet, tag | ALTERNATIVE_MISS),
+            false => self.complete(context, queue, CompletionType::Miss, tag),
+        }
+    }
+
+    /// Completes what has come back from the miss path, and writes the completions that are due.
+    pub(crate) fn run_tx_deadline(&mut self, context: &mut Context<'_>, queue: &mut TxQueue) {
+        while let Some((due, tag)) = queue.reinjections.front().copied()
+            && due <= context.now
+        {
+            queue.reinjections.pop_front();
+            self.complete(context, queue, CompletionType::Reinjection, tag);
+        }
+        self.write_tx_completions(context, queue);
     }
 
     fn complete(&mut self, context: &mut Context<'_>, queue: &mut TxQueue, kind: CompletionType, value: u16) {
@@ -323,5 +374,7 @@ impl Gve {
     }
 }
 
+/// `GVE_ALT_MISS_COMPL_BIT`: turns a packet completion into a miss completion.
+pub(crate) const ALTERNATIVE_MISS: u16 = 1 << 15;
 /// Most descriptors that a finding shows.
 const MAX_EVIDENCE: usize = 32;
