@@ -22,7 +22,7 @@
 //!
 //! [`wire`] has header layouts and nothing else. [`parse`] finds headers, in tunnels too, and never fails on
 //! bad input but says how far it got. [`tso`], [`checksum`] and [`rss`] are the offloads; [`check`] is the
-//! judge. All of these are pure functions. [`network`] and [`stats`] keep state, which is plain data; time
+//! judge. All of these are pure functions. [`network`], [`rsc`] and [`stats`] keep state, which is plain data; time
 //! comes in from outside. [`testing`] makes packets for tests, here and in device crates.
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,7 @@ pub mod check;
 pub mod checksum;
 pub mod network;
 pub mod parse;
+pub mod rsc;
 pub mod rss;
 pub mod rules;
 pub mod stats;
