@@ -34,8 +34,10 @@ counters! {
     tx_dropped,
     /// Frames delivered to the driver.
     rx_frames,
-    /// Their bytes.
+    /// Their bytes, as they were delivered.
     rx_bytes,
+    /// Frames that were delivered with one before them.
+    rx_coalesced,
     /// Receive completions.
     rx_completions,
     /// Frames delivered with a checksum found wrong.

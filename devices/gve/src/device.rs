@@ -186,7 +186,7 @@ impl Device for Gve {
         let blocks = self.state.resources.iter().flat_map(|resources| &resources.blocks);
         let stats = self.state.stats.iter().map(|report| report.next);
         let tx = self.state.tx.iter().flatten().filter_map(|queue| queue.next_deadline());
-        let rx = self.state.rx.iter().flatten().filter_map(|queue| queue.shaper.next_deadline());
+        let rx = self.state.rx.iter().flatten().filter_map(RxQueue::next_deadline);
         let admin = self.state.admin.next_deadline();
         blocks.filter_map(|block| block.deadline()).chain(stats).chain(tx).chain(rx).chain(admin).min()
     }

@@ -93,14 +93,18 @@ impl Gve {
             true => RxRings::Gqi(GqiRings::new(completion_ring, size)),
             false => RxRings::Dqo(CompletionRing::new(completion_ring, size)),
         };
-        self.state.rx[id as usize] = Some(RxQueue::new(
+        let mut queue = RxQueue::new(
             id as u16,
             (ring, buffers),
             command.packet_buffer_size.get(),
             rings,
             page_list,
             command.ntfy_id.get(),
-        ));
+        );
+        if command.enable_rsc != 0 && !is_gqi {
+            queue.coalesce();
+        }
+        self.state.rx[id as usize] = Some(queue);
         observe(context, EventKind::QueueCreated, "rx", id);
         Ok(())
     }

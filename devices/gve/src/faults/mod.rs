@@ -50,9 +50,7 @@ impl Gve {
             .filter(|id| self.state.tx[*id].as_ref().is_some_and(|queue| is_due(queue.next_deadline())))
             .collect();
         let due_rx: Vec<_> = (0..self.state.rx.len())
-            .filter(|id| {
-                self.state.rx[*id].as_ref().is_some_and(|queue| is_due(queue.shaper.next_deadline()))
-            })
+            .filter(|id| self.state.rx[*id].as_ref().is_some_and(|queue| is_due(queue.next_deadline())))
             .collect();
         for id in due_tx {
             if let Some(mut queue) = self.state.tx[id].take() {
@@ -62,7 +60,7 @@ impl Gve {
         }
         for id in due_rx {
             if let Some(mut queue) = self.state.rx[id].take() {
-                self.write_rx_completions(context, &mut queue);
+                self.run_rx_deadline(context, &mut queue);
                 self.state.rx[id] = Some(queue);
             }
         }

@@ -1,7 +1,8 @@
 //! What the device finds out about a frame as it arrives: packet type, checksum verdicts, hash.
 
-use nicvisor_core::Frame;
+use nicvisor_core::{Frame, FrameId};
 use nicvisor_net::parse::{Ip, IpVersion, Layers, TransportKind, parse};
+use nicvisor_net::rsc::Coalesced;
 use nicvisor_net::verdict::Verdicts;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,10 @@ use crate::wire::rx::CompletionStatus;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Arrival {
     pub(crate) frame: Frame,
+    /// The frames behind it that were merged with it.
+    pub(crate) others: Vec<FrameId>,
+    /// Payload bytes of each of them, if there are any.
+    pub(crate) rsc_seg_len: Option<u16>,
     pub(crate) packet_type: u16,
     /// Bits of [`CompletionStatus`].
     status: u8,
@@ -35,7 +40,21 @@ impl Arrival {
             gqi_flags: gqi_flags(&layers),
             hash: rss.hash(&frame.bytes, &layers),
             frame,
+            others: Vec::new(),
+            rsc_seg_len: None,
         }
+    }
+
+    /// The same for a packet of several frames.
+    pub(crate) fn coalesced(packet: Coalesced, rss: &RssState) -> Arrival {
+        let mut ids = packet.frames.into_iter();
+        let frame = Frame { id: ids.next().unwrap_or(FrameId::UNASSIGNED), bytes: packet.bytes };
+        Arrival { others: ids.collect(), rsc_seg_len: packet.segment_len, ..Arrival::new(frame, rss) }
+    }
+
+    /// All frames in it.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = FrameId> {
+        std::iter::once(self.frame.id).chain(self.others.iter().copied())
     }
 
     pub(crate) fn status(&self) -> CompletionStatus {

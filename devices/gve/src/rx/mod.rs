@@ -6,6 +6,7 @@ pub(crate) mod ptype;
 mod queue;
 
 use nicvisor_core::{Context, DropReason, Fate, Frame, FrameId, Rule};
+use nicvisor_net::rsc::{Coalesced, Rsc};
 
 pub(crate) use gqi::GqiRings;
 pub(crate) use queue::{RxQueue, RxRings};
@@ -47,28 +48,43 @@ impl Gve {
         let Some(mut queue) = self.state.rx.get_mut(index).and_then(Option::take) else {
             return Err((id, DropReason::NOT_READY));
         };
-        let result = if too_long || !queue.can_ever_hold(&arrival) {
+        let mut result = Ok(());
+        if too_long || !queue.can_ever_hold(&arrival) {
             queue.stats.over_mru += 1;
-            Err((id, DropReason::TOO_LONG))
+            result = Err((id, DropReason::TOO_LONG));
+        } else if let Some(rsc) = &mut queue.rsc {
+            let packets = rsc.offer(context.now, arrival.frame);
+            self.enqueue_coalesced(context, &mut queue, packets);
         } else {
-            self.enqueue(context, &mut queue, arrival).map_err(|reason| (id, reason))
-        };
+            self.enqueue(context, &mut queue, arrival);
+        }
         self.state.rx[index] = Some(queue);
         result
     }
 
-    fn enqueue(
-        &mut self,
-        context: &mut Context<'_>,
-        queue: &mut RxQueue,
-        arrival: Arrival,
-    ) -> Result<(), DropReason> {
+    /// Packets that wait for no more frames.
+    fn enqueue_coalesced(&mut self, context: &mut Context<'_>, queue: &mut RxQueue, packets: Vec<Coalesced>) {
+        for packet in packets {
+            let arrival = Arrival::coalesced(packet, &self.state.rss);
+            self.state.counters.rx_coalesced += arrival.others.len() as u64;
+            self.enqueue(context, queue, arrival);
+        }
+    }
+
+    /// Enqueues what has waited long enough for more frames, and writes the completions that are due.
+    pub(crate) fn run_rx_deadline(&mut self, context: &mut Context<'_>, queue: &mut RxQueue) {
+        let packets = queue.rsc.as_mut().map(|rsc| rsc.due(context.now)).unwrap_or_default();
+        self.enqueue_coalesced(context, queue, packets);
+        self.write_rx_completions(context, queue);
+    }
+
+    fn enqueue(&mut self, context: &mut Context<'_>, queue: &mut RxQueue, arrival: Arrival) {
         let length = arrival.frame.bytes.len() as u32;
         if !queue.has_room_for(&arrival) {
             queue.stats.no_buffers += 1;
             if self.state.memory_used + length > self.config.receive_memory {
                 queue.stats.drops += 1;
-                return Err(DropReason::NO_BUFFER);
+                return self.drop_frames(context, arrival.frames(), &DropReason::NO_BUFFER);
             }
         }
         self.state.memory_used += length;
@@ -76,7 +92,18 @@ impl Gve {
             self.state.counters.rx_memory_max.max(self.state.memory_used.into());
         queue.waiting.push_back(arrival);
         self.deliver(context, queue);
-        Ok(())
+    }
+
+    fn drop_frames(
+        &mut self,
+        context: &mut Context<'_>,
+        frames: impl Iterator<Item = FrameId>,
+        reason: &DropReason,
+    ) {
+        for frame in frames {
+            self.count_drop(reason);
+            context.settle(frame, Fate::Dropped(reason.clone()));
+        }
     }
 
     /// Flow rules come first, then the hash, then the first queue.
@@ -111,11 +138,11 @@ impl Gve {
     /// Moves frames that wait into the buffers that there are.
     fn deliver(&mut self, context: &mut Context<'_>, queue: &mut RxQueue) {
         while let Some(delivery) = queue.deliver_next(context, &mut self.state.faults.completions) {
-            let Delivery { frame, length, bad_checksum, result } = delivery;
+            let Delivery { frames, length, bad_checksum, result } = delivery;
             self.state.memory_used -= length;
             self.state.counters.rx_bad_checksum += u64::from(bad_checksum && result.is_ok());
             if let Err(error) = result {
-                self.undelivered(context, queue, frame, &rules::RX_BUFFER_ADDRESS, error);
+                self.undelivered(context, queue, &frames, &rules::RX_BUFFER_ADDRESS, error);
             }
         }
         self.write_rx_completions(context, queue);
@@ -125,21 +152,16 @@ impl Gve {
     pub(crate) fn write_rx_completions(&mut self, context: &mut Context<'_>, queue: &mut RxQueue) {
         let mut notify = false;
         while let Some(ready) = queue.shaper.take(context.now) {
-            let result = queue.write_completion(context, &ready);
-            let counters = &mut self.state.counters;
-            match (result, ready.entry.frame) {
-                (Ok(()), frame) => {
+            let frames = &ready.entry.frames;
+            match queue.write_completion(context, &ready) {
+                Ok(()) => {
+                    let counters = &mut self.state.counters;
                     counters.rx_completions += u64::from(ready.copies);
-                    if let Some((frame, length)) = frame {
-                        counters.rx_frames += 1;
-                        counters.rx_bytes += u64::from(length);
-                        context.settle(frame, Fate::Delivered);
-                    }
+                    counters.rx_frames += frames.len() as u64;
+                    counters.rx_bytes += u64::from(ready.entry.length);
+                    frames.iter().for_each(|frame| context.settle(*frame, Fate::Delivered));
                 }
-                (Err(error), Some((frame, _))) => {
-                    self.undelivered(context, queue, frame, &rules::RING_ADDRESS, error);
-                }
-                (Err(_), None) => (),
+                Err(error) => self.undelivered(context, queue, frames, &rules::RING_ADDRESS, error),
             }
             notify |= ready.raise(context);
         }
@@ -148,21 +170,21 @@ impl Gve {
         }
     }
 
-    /// A frame that could not be written where the driver wanted it.
+    /// Frames that could not be written where the driver wanted them.
     fn undelivered(
         &mut self,
         context: &mut Context<'_>,
         queue: &RxQueue,
-        frame: FrameId,
+        frames: &[FrameId],
         rule: &Rule,
         error: impl std::fmt::Display,
     ) {
-        self.state.counters.rx_dropped_other += 1;
+        let Some(first) = frames.first() else { return };
         rules::report(&self.config, context, rule, error.to_string(), |finding| {
             finding.queue = format!("rx {}", queue.id);
-            finding.frame = Some(frame);
+            finding.frame = Some(*first);
         });
-        context.settle(frame, Fate::Dropped(DropReason::DMA_FAULT));
+        self.drop_frames(context, frames.iter().copied(), &DropReason::DMA_FAULT);
     }
 
     /// Drops everything that waits in any queue.
@@ -175,16 +197,15 @@ impl Gve {
     }
 
     /// Drops what waits in a queue that is no more.
-    pub(crate) fn discard(&mut self, context: &mut Context<'_>, queue: RxQueue, reason: &DropReason) {
-        for arrival in &queue.waiting {
+    pub(crate) fn discard(&mut self, context: &mut Context<'_>, mut queue: RxQueue, reason: &DropReason) {
+        for arrival in queue.waiting {
             self.state.memory_used -= arrival.frame.bytes.len() as u32;
+            self.drop_frames(context, arrival.frames(), reason);
         }
-        let held: Vec<_> = queue.shaper.into_held().filter_map(|pending| pending.frame).collect();
-        let waiting = queue.waiting.iter().map(|arrival| arrival.frame.id);
-        for frame in waiting.chain(held.into_iter().map(|(frame, _)| frame)) {
-            self.count_drop(reason);
-            context.settle(frame, Fate::Dropped(reason.clone()));
-        }
+        let held = queue.shaper.into_held().flat_map(|pending| pending.frames);
+        self.drop_frames(context, held, reason);
+        let merging = queue.rsc.as_mut().map(Rsc::flush).unwrap_or_default();
+        self.drop_frames(context, merging.into_iter().flat_map(|packet| packet.frames), reason);
     }
 
     fn count_drop(&mut self, reason: &DropReason) {

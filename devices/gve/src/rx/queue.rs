@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use nicvisor_core::fault::{CompletionFaults, FieldsMut, Ready, Shaper, WireField, WireView};
-use nicvisor_core::{Context, DmaError, DropReason, Fate, FrameId};
+use nicvisor_core::{Context, DmaError, DropReason, Duration, Fate, FrameId, Time};
+use nicvisor_net::rsc::{Limits, Rsc};
 use serde::{Deserialize, Serialize};
 
 use super::classify::Arrival;
@@ -40,18 +41,22 @@ pub(crate) struct RxQueue {
     ids: BTreeSet<u16>,
     /// Frames that wait for buffers.
     pub(crate) waiting: VecDeque<Arrival>,
+    /// Frames that wait for more to be merged with.
+    pub(crate) rsc: Option<Rsc>,
     /// Completions on their way to the ring.
     pub(crate) shaper: Shaper<Pending>,
     pub(crate) stats: QueueStats,
 }
 
 /// A completion on its way to the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pending {
     /// Still without its generation bit.
     pub(crate) raw: RawCompletion,
-    /// The frame that is delivered with it, and its length; with the last of a frame's completions only.
-    pub(crate) frame: Option<(FrameId, u32)>,
+    /// The frames that are delivered with it; with the last of a packet's completions only.
+    pub(crate) frames: Vec<FrameId>,
+    /// Bytes of that packet.
+    pub(crate) length: u32,
 }
 
 /// How the driver is told of frames.
@@ -72,7 +77,7 @@ pub(super) struct Posted {
 
 /// What became of the frame that waited longest.
 pub(crate) struct Delivery {
-    pub(crate) frame: FrameId,
+    pub(crate) frames: Vec<FrameId>,
     pub(crate) length: u32,
     pub(crate) bad_checksum: bool,
     pub(crate) result: Result<(), BufferError>,
@@ -100,9 +105,24 @@ impl RxQueue {
             posted: VecDeque::new(),
             ids: BTreeSet::new(),
             waiting: VecDeque::new(),
+            rsc: None,
             shaper: Shaper::new("rx", id.into()),
             stats: QueueStats::default(),
         }
+    }
+
+    /// Merges segments of a flow from now on.
+    pub(crate) fn coalesce(&mut self) {
+        // No packet may need more buffers than the ring has.
+        let most = usize::from(self.buffer_size) * (usize::from(self.size) - 1);
+        let max_packet = most.min(MAX_COALESCED);
+        self.rsc = Some(Rsc::new(Limits { max_packet, max_flows: MAX_FLOWS, hold: HOLD }));
+    }
+
+    /// When the queue next has something to tell the driver by itself.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let rsc = self.rsc.as_ref().and_then(Rsc::next_deadline);
+        self.shaper.next_deadline().into_iter().chain(rsc).min()
     }
 
     /// Whether enough buffers are posted for `arrival` to be delivered at once.
@@ -213,7 +233,7 @@ impl RxQueue {
         let bad_checksum = arrival.has_bad_checksum();
         self.stats.bad_checksums += u64::from(bad_checksum);
         Some(Delivery {
-            frame: arrival.frame.id,
+            frames: arrival.frames().collect(),
             length: arrival.frame.bytes.len() as u32,
             bad_checksum,
             result: self.write(context, faults, &arrival, buffers),
@@ -244,12 +264,13 @@ impl RxQueue {
                 RxRings::Dqo(_) => completion(arrival, chunk.len(), &posted, last, result.is_err()),
                 RxRings::Gqi(_) => gqi::descriptor(arrival, chunk.len(), index == 0, last, result.is_err()),
             };
-            let frame = (arrival.frame.id, bytes.len() as u32);
-            let pending = Pending { raw, frame: (last && result.is_ok()).then_some(frame) };
-            let fields = WireView::new(layout, &pending.raw);
+            let frames: Vec<_> = if last && result.is_ok() { arrival.frames().collect() } else { Vec::new() };
+            let length = if frames.is_empty() { 0 } else { bytes.len() as u32 };
+            let pending = Pending { raw, frames, length };
+            let fields = WireView::new(layout, &raw);
             let Some(lost) = self.shaper.offer(context.now, faults, pending, &fields) else { continue };
             context.observe_faults(&lost.faults);
-            if let Some((frame, _)) = lost.entry.frame {
+            for frame in lost.entry.frames {
                 context.settle(frame, Fate::Dropped(DropReason::INJECTED));
             }
         }
@@ -313,7 +334,13 @@ fn completion(arrival: &Arrival, length: usize, posted: &Posted, last: bool, err
         buf_id: posted.id,
         hash: arrival.hash.unwrap_or(0),
     };
-    completion.encode()
+    let mut raw = completion.encode();
+    if let Some(length) = arrival.rsc_seg_len {
+        let mut fields = WireView::new(COMPLETION_LAYOUT, &mut raw);
+        fields.set_field("rsc", 1);
+        fields.set_field("rsc_seg_len", length.into());
+    }
+    raw
 }
 
 /// What the device counts of a receive queue for the statistics report.
@@ -342,6 +369,12 @@ impl QueueStats {
     }
 }
 
+/// Most bytes of a merged packet: an IP packet with its Ethernet header must not be above 64 KiB.
+const MAX_COALESCED: usize = 65_535 - 18;
+/// Most flows of a queue that are merged at once.
+const MAX_FLOWS: usize = 64;
+/// How long a segment waits for the next.
+const HOLD: Duration = Duration::from_micros(20);
 // `enum gve_stat_names`, the part that comes from the NIC.
 const RX_QUEUE_DROP_CNT: u32 = 65;
 const RX_NO_BUFFERS_POSTED: u32 = 66;

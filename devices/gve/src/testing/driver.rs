@@ -24,6 +24,8 @@ pub struct Driver {
     pub rx: Vec<RxRing>,
     /// Doorbell indices of the notification blocks.
     pub interrupts: Vec<u32>,
+    /// Whether RX queues are created with RSC.
+    pub lro: bool,
     commands: u32,
     next_tag: u16,
     last_report: u16,
@@ -56,6 +58,7 @@ impl Driver {
             tx: Vec::new(),
             rx: Vec::new(),
             interrupts: Vec::new(),
+            lro: false,
             commands: 0,
             next_tag: 0,
             last_report: 0,
@@ -267,7 +270,7 @@ impl Driver {
             rx_ring_size: size.into(),
             packet_buffer_size: buffer_size.into(),
             rx_buff_ring_size: size.into(),
-            enable_rsc: 0,
+            enable_rsc: u8::from(self.lro),
             padding1: 0,
             header_buffer_size: 0.into(),
             padding2: [0; 2],

@@ -1,8 +1,9 @@
 //! Frames on their way in, and from one device to another.
 
-use nicvisor_core::{Device, DropReason, Fate, FrameId};
+use nicvisor_core::{Device, DropReason, Duration, Fate, FrameId};
 use nicvisor_net::parse::IpVersion;
 use nicvisor_net::testing::{Packet, seed};
+use nicvisor_net::tso::{LsoRequest, segment};
 
 use super::{assert_clean, config, counter, open};
 use crate::Config;
@@ -206,4 +207,34 @@ fn interrupts_of_a_queue_keep_the_distance_that_the_driver_set() {
     assert_eq!(driver.harness.device.next_deadline(), None);
     rearm(&mut driver);
     assert!(driver.effects().vectors.is_empty(), "nothing new");
+}
+
+#[test]
+fn segments_are_merged_where_the_driver_asks_for_it() {
+    let packet = Packet::new(IpVersion::V6, 30_000);
+    let request = LsoRequest::tcp(packet.header_len(), 1400);
+    let mut driver = Driver::new(config()).unwrap();
+    driver.lro = true;
+    driver.open(1);
+    for (frame, id) in segment(&packet.build(), &request).unwrap().zip(1..) {
+        driver.arrive(id, frame);
+    }
+    let received = driver.received(0);
+    assert_eq!(received.len(), 1);
+    assert!(received[0].bytes == packet.build());
+    assert_eq!(driver.effects().fates.len(), 22);
+    assert_eq!(counter(&driver, "rx_coalesced"), 21);
+
+    // What is merged waits for more, and not for ever.
+    for (frame, id) in segment(&packet.build(), &request).unwrap().take(3).zip(30..) {
+        driver.arrive(id, frame);
+    }
+    assert!(driver.received(0).is_empty());
+    driver.harness.pass(Duration::from_micros(20));
+    assert_eq!(driver.received(0)[0].bytes.len(), packet.header_len() + 3 * 1400);
+    driver.arrive(40, segment(&packet.build(), &request).unwrap().next().unwrap());
+    driver.harness.call(|device, context| device.reset(context));
+    let fates = driver.effects().fates;
+    assert_eq!(fates.last().unwrap().1, Fate::Dropped(DropReason::RESET));
+    assert_eq!(fates.len(), 4);
 }
