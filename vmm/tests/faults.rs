@@ -55,7 +55,8 @@ fn an_admin_queue_that_stands_still_is_given_up() {
 /// Packets that take the miss path and come back are as good as any.
 #[test]
 fn the_miss_path_loses_nothing() {
-    let output = run("gve,miss-interval=3", &[], "ip netns exec other ping -q -c 100 -i 0.05 192.0.2.1; dmesg");
+    let output =
+        run("gve,miss-interval=3", &[], "ip netns exec other ping -q -c 100 -i 0.05 192.0.2.1; dmesg");
     expect(&output, &["100 packets received, 0% packet loss"]);
     assert!(!output.contains("completion"), "{output}");
 }
