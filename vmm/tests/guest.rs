@@ -39,6 +39,27 @@ fn the_output_streams_and_the_status_are_the_commands_own() {
     assert_eq!(text(&output.stderr), "to stderr\n");
 }
 
+/// The stock driver binds without a complaint, brings its ports up and down, and leaves nothing behind: any finding
+/// would fail the run.
+#[test]
+fn mana_ports_come_go_and_carry_traffic() {
+    let script = "set -e
+        ip netns add other; ip link set eth1 netns other
+        ip address add 192.0.2.1/24 dev eth0; ip -n other address add 192.0.2.2/24 dev eth1
+        for round in 1 2; do
+            ip link set eth0 up; ip -n other link set eth1 up
+            ping -c 2 192.0.2.2; ip link set eth0 down; ip -n other link set eth1 down
+        done
+        ethtool -L eth0 combined 1; ethtool -G eth0 rx 1024 tx 512; ip link set eth0 mtu 9000
+        ip -n other link set eth1 netns 1
+        rmmod mana; modprobe mana; ip -d link";
+    let output = nicvisor(&["run", "--nic", "mana,ports=2", "--", "sh", "-c", script]);
+    expect_status(&output, 0);
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("0% packet loss") && stdout.contains("maxmtu 9000"), "{stdout}");
+    assert_eq!(text(&output.stderr), "");
+}
+
 #[test]
 fn a_failing_command_and_a_missing_one_have_their_status() {
     expect_status(&nicvisor(&["run", "--", "false"]), 1);
