@@ -159,7 +159,16 @@ impl Cache {
         }
     }
 
-    /// Drops everything. Returns the physical pages that blocks came from.
+    /// Drops everything, at a cost that follows from how much there is. Returns the physical pages that blocks
+    /// came from.
+    pub(crate) fn forget_all(&mut self) -> Vec<u64> {
+        let pages: Vec<u64> = self.pages.keys().copied().collect();
+        pages.iter().for_each(|page| self.forget_page(*page));
+        self.arena.clear();
+        pages
+    }
+
+    /// Drops everything, at the cost of a large table. Returns the physical pages that blocks came from.
     pub(crate) fn clear(&mut self) -> Vec<u64> {
         self.arena.clear();
         self.front.fill(Front { key: NO_KEY, block: NO_BLOCK });
@@ -239,5 +248,9 @@ mod tests {
         cache.forget_page(0x1abc);
         assert_eq!((cache.find(here), cache.find_fast(here), cache.find(crossing)), (None, None, None));
         assert!(cache.find(elsewhere).is_some());
+        assert_eq!(cache.forget_all(), [0x3000]);
+        assert_eq!((cache.find(elsewhere), cache.find_fast(elsewhere)), (None, None));
+        let again = cache.insert(here, &[nop], None);
+        assert_eq!(cache.ops(again).len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! All CPUs of a machine and what they share.
 
-use nicvisor_memory::GuestRam;
+use nicvisor_memory::{CODE, GuestRam};
 
 use crate::Cpu;
 use crate::cache::Cache;
@@ -87,6 +87,20 @@ impl Engine {
     /// Calls `observer` after every executed block, for coverage; `None` ends that.
     pub fn observe(&mut self, observer: Option<Box<dyn FnMut(BlockRun) + Send>>) {
         self.observer = observer.map(Observer);
+    }
+
+    /// To be called after RAM was changed by somebody who does not mark pages as written, such as another
+    /// hypervisor: forgets all decoded instructions and all translations.
+    pub fn forget_everything(&mut self) {
+        for physical in self.cache.forget_all() {
+            if let Some((flags, page)) = self.memory.flags(physical) {
+                flags.clear(page, CODE);
+            }
+        }
+        self.memory.take_code_writes();
+        for cpu in &mut self.cpus {
+            cpu.tlb.flush();
+        }
     }
 
     /// To be called after clearing [`nicvisor_memory::DIRTY`] anywhere: CPUs stop to write directly to pages

@@ -23,6 +23,26 @@ pub(super) fn lookup(instruction: &Instruction) -> Option<Handler> {
     })
 }
 
+impl FpuState {
+    /// The state as `FXSAVE64` would store it: what KVM and the legacy part of XSAVE areas use.
+    pub fn to_image(&self) -> [u8; 512] {
+        let mut image = [0; 512];
+        write_image(self, &mut image[..XMM_OFFSET + 16 * 16], true);
+        image
+    }
+
+    /// The state that `FXRSTOR64` would load from `image`.
+    pub fn from_image(image: &[u8; 512]) -> FpuState {
+        let mut fpu =
+            FpuState { mxcsr: u32::from_le_bytes(field(image, 24)) & MXCSR_MASK, ..FpuState::default() };
+        read_image(&mut fpu, image, true);
+        for (register, value) in fpu.xmm.iter_mut().enumerate() {
+            *value = u128::from_le_bytes(field(image, XMM_OFFSET + 16 * register));
+        }
+        fpu
+    }
+}
+
 fn ldmxcsr(cpu: &mut Cpu, env: &mut Env<'_>, op: &Op) -> Result<(), Stop> {
     cpu.enter_sse()?;
     let value = cpu.load_operand::<u32>(env, op)?;
@@ -178,6 +198,12 @@ mod tests {
         read_image(&mut restored, &whole, true);
         let expected = FpuState { last_code_segment: 0, last_data_segment: 0, ..sample() };
         assert_eq!(restored, expected);
+    }
+
+    #[test]
+    fn a_whole_state_survives_its_image() {
+        let expected = FpuState { last_code_segment: 0, last_data_segment: 0, ..sample() };
+        assert_eq!(FpuState::from_image(&sample().to_image()), expected);
     }
 
     #[test]
