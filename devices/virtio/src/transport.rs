@@ -1,6 +1,6 @@
 //! The PCI transport: registers, feature negotiation, queue set-up (virtio 1.2, section 4.1).
 
-use nicvisor_core::pci::{Bar, BarKind, Identity};
+use nicvisor_core::pci::{Bar, BarKind, Doorbell, Identity};
 use nicvisor_core::{Context, Device, Frame, PciDevice, Port, RestoreError, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -251,6 +251,14 @@ impl<D: VirtioDevice> PciDevice for VirtioPci<D> {
             }
             _ => {}
         }
+    }
+
+    /// The queue is told by the address.
+    fn doorbells(&self) -> Vec<Doorbell> {
+        let offset = |queue: usize| wire::NOTIFY + u64::from(wire::NOTIFY_MULTIPLIER) * queue as u64;
+        (0..self.slots.len())
+            .map(|queue| Doorbell { bar: wire::REGISTER_BAR, offset: offset(queue) })
+            .collect()
     }
 }
 

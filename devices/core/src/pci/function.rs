@@ -108,6 +108,16 @@ impl Function {
         ranges.filter(|range| range.address != 0 && range.address.checked_add(range.size).is_some()).collect()
     }
 
+    /// Where the device's doorbells are now; nowhere while their BARs are not decoded.
+    pub fn doorbells(&self) -> Vec<u64> {
+        let ranges = self.bar_ranges();
+        let place = |bell: super::Doorbell| {
+            let range = ranges.iter().find(|range| range.bar == bell.bar)?;
+            (bell.offset < range.size).then_some(range.address + bell.offset)
+        };
+        self.device.doorbells().into_iter().filter_map(place).collect()
+    }
+
     /// The address in `bar`'s registers, whether decoded or not.
     pub fn bar_address(&self, bar: &Bar) -> u64 {
         let register = layout::bar_register(bar.index);

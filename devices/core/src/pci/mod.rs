@@ -31,6 +31,21 @@ pub trait PciDevice: Device {
 
     /// The guest writes `data` at `offset` of BAR `bar`.
     fn write_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &[u8]);
+
+    /// The registers of which only matters *that* they are written, not what: a backend may turn any number of
+    /// writes in a row into one of zeros. Constant for the device's life.
+    fn doorbells(&self) -> Vec<Doorbell> {
+        Vec::new()
+    }
+}
+
+/// A register whose writes only say that they happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbell {
+    /// BAR.
+    pub bar: u8,
+    /// Offset in it, in bytes.
+    pub offset: u64,
 }
 
 /// What configuration space says about a device.
