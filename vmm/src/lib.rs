@@ -10,3 +10,4 @@ pub mod cli;
 pub mod guest;
 pub mod machine;
 pub mod nic;
+pub mod outside;

@@ -10,6 +10,8 @@ use nicvisor_net::wire::parse_mac;
 use nicvisor_virtio::{Net, NetConfig, VirtioPci};
 use thiserror::Error;
 
+use crate::outside;
+
 /// One NIC of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicSpec {
@@ -48,6 +50,9 @@ impl NicSpec {
             if key == "link" {
                 if value.is_empty() {
                     return Err(NicError::Option { kind: kind.into(), message: "link= needs a name".into() });
+                }
+                if let Err(error) = outside::check(value) {
+                    return Err(NicError::Option { kind: kind.into(), message: error.to_string() });
                 }
                 if link.replace(value.to_owned()).is_some() {
                     let message = format!("all ports of a {kind} are on one link");
@@ -236,6 +241,7 @@ mod tests {
         assert!(mistake("gve,colour=red").contains("no option \"colour\""));
         assert!(mistake("gve,mtu").contains("is not key=value"));
         assert!(mistake("gve,link=a,link=b").contains("one link"));
+        assert!(mistake("gve,link=vde:a").contains("stream:PATH"));
         assert!(mistake("gve,mtu=99999").contains("mtu"));
         assert!(mistake("mana,ports=17").contains("within 1..=16"));
         assert!(mistake("").contains("no NIC of kind"));

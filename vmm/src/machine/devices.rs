@@ -91,6 +91,11 @@ impl Machine {
         self.devices.get(&id).map_or(&[], |device| &device.ports)
     }
 
+    /// Where the devices' doorbells are now: see [`PciDevice::doorbells`].
+    pub fn doorbells(&self) -> Vec<u64> {
+        self.root.functions().flat_map(|(_, function)| function.doorbells()).collect()
+    }
+
     /// The slots of NICs, each with the number that the guest is told: a driver that pairs ports does it by that.
     pub(super) fn numbered_slots(&self) -> Vec<(Slot, u32)> {
         let nics = self.devices.values().filter(|device| !device.ports.is_empty());
@@ -134,6 +139,7 @@ impl Machine {
 
     /// A frame has arrived at a port.
     pub(super) fn hand_over(&mut self, port: PortId, frame: Frame, now: Time) {
+        let Some(frame) = self.send_outside(port, frame) else { return };
         let Some(&(id, index)) = self.ports.get(&port) else { return };
         self.activity += 1;
         self.call(now, id, |function, context| function.receive(context, index, frame));

@@ -14,6 +14,7 @@ mod effects;
 mod inspect;
 mod interrupts;
 mod msr;
+mod outside;
 mod report;
 
 use std::collections::BTreeMap;
@@ -28,11 +29,13 @@ pub use config::{MOST_CPUS, MachineConfig, MachineError};
 pub use effects::{HostOutput, Observed};
 pub use inspect::{CpuActivity, CpuState};
 pub use interrupts::InterruptSink;
+pub use outside::NO_PEER;
 pub use report::{CpuReport, Frame as BacktraceFrame};
 
 use crate::acpi;
 use crate::boot::layout::{PCI_HIGH_WINDOW_SIZE, PCI_HIGH_WINDOW_START, PCI_WINDOW_SIZE, PCI_WINDOW_START};
 use crate::boot::{BootOptions, Entry, Kernel};
+use crate::outside::Wire;
 use devices::Attached;
 use effects::Source;
 
@@ -49,6 +52,8 @@ pub struct Machine {
     devices: BTreeMap<DeviceId, Attached>,
     slots: BTreeMap<Slot, DeviceId>,
     ports: BTreeMap<PortId, (DeviceId, u16)>,
+    /// Ports that lead out of the program.
+    outside: BTreeMap<PortId, Box<dyn Wire>>,
     effects: Effects,
     findings: Vec<Finding>,
     events: Vec<Observed>,
@@ -87,6 +92,7 @@ impl Machine {
             devices: BTreeMap::new(),
             slots: BTreeMap::new(),
             ports: BTreeMap::new(),
+            outside: BTreeMap::new(),
             effects: Effects::default(),
             findings: Vec::new(),
             events: Vec::new(),
