@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use guest_images::{InitramfsOptions, Store, StoreOptions};
+use nicvisor::accel::Choice;
 use nicvisor::boot::Kernel;
 use nicvisor::guest::{COMMAND_LINE, Guest, Plan, boot};
 use nicvisor::machine::MachineConfig;
@@ -56,6 +57,7 @@ fn boot_here(vmlinux: &Path, initramfs: &Path) -> (f64, Guest) {
         initramfs: initramfs.to_owned(),
         append: String::new(),
         machine: MachineConfig { memory: MEMORY, cpus: CPUS, ..MachineConfig::default() },
+        accel: Choice::SOFT,
         nics: Vec::new(),
         medium: SharedMedium::new(Network::new()),
         verbose: false,

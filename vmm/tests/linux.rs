@@ -4,12 +4,12 @@
 mod support;
 
 use guest_images::{Store, StoreOptions};
-use nicvisor::accel::{Accelerator, Patience, RunEvent};
+use nicvisor::accel::{Patience, RunEvent};
 use nicvisor::boot::Kernel;
 use nicvisor::machine::{Machine, MachineConfig};
 use nicvisor_core::Time;
 use nicvisor_net::network::{Network, SharedMedium};
-use support::run;
+use support::{Backend, run};
 
 #[test]
 #[ignore = "six boots take minutes"]
@@ -42,7 +42,7 @@ struct Boot {
 fn boot(kernel: &Kernel, cpus: usize) -> Boot {
     let config = MachineConfig { cpus, ..MachineConfig::default() };
     let mut machine = Machine::new(config, SharedMedium::new(Network::new())).unwrap();
-    let run = run(&mut machine, kernel, "console=ttyS0 panic=-1", None, Patience::default());
+    let run = run(Backend::Soft, &mut machine, kernel, "console=ttyS0 panic=-1", None, Patience::default());
     assert_eq!(run.event, RunEvent::Reset, "{}", run.serial);
     Boot { console: run.serial, end: run.accelerator.now(), instructions: run.accelerator.instructions() }
 }

@@ -51,6 +51,8 @@ fn nics_that_are_none() {
     refused(&["run", "--nic", "gve,colour=red", "--", "true"], 2, &["colour", "format"]);
     refused(&["run", "--nic", "gve,mtu=8896,jumbo-frames=off", "--", "true"], 2, &["jumbo-frames"]);
     refused(&["run", "--nic", "gve,format=gqi-qpl", "--", "true"], 2, &["dqo-rda"]);
+    refused(&["run", "--nic", "gve,link=vde:x", "--", "true"], 2, &["vde:x", "stream:PATH"]);
+    refused(&["run", "--accel", "soft", "--cpu", "host", "--", "true"], 2, &["--accel kvm"]);
     let same = "gve,mac=02:00:00:00:00:01";
     refused(&["run", "--nic", same, "--nic", same, "--", "true"], 2, &["02:00:00:00:00:01"]);
 }

@@ -4,13 +4,18 @@
 //! and delivers interrupts. The rest of the program sees only [`Accelerator`]: *run until something happens*,
 //! look at the CPUs, go on.
 
+mod choice;
 pub mod cpuid;
+pub mod kvm;
 pub mod soft;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use nicvisor_core::{Duration, Time};
+
+pub use choice::{Backend, Choice, Chosen};
 
 use crate::boot::Entry;
 use crate::machine::{CpuState, Machine};
@@ -21,7 +26,10 @@ pub trait Accelerator {
     fn name(&self) -> &'static str;
 
     /// Prepares the first CPU for its first instruction; the others wait for their start-up IPI.
-    fn start(&mut self, entry: &Entry);
+    ///
+    /// # Errors
+    /// When the backend does not take the state.
+    fn start(&mut self, entry: &Entry) -> Result<(), BackendError>;
 
     /// Runs until something happens that the caller should know of.
     fn run(&mut self, machine: &mut Machine, control: &RunControl<'_>) -> RunEvent;
@@ -29,14 +37,43 @@ pub trait Accelerator {
     /// The machine's time now.
     fn now(&self) -> Time;
 
-    /// Lets time pass while all CPUs are halted, at most up to the next event.
-    fn skip_to(&mut self, time: Time);
-
-    /// The state of CPU `cpu`, which is stopped while [`Self::run`] is not being called.
+    /// The state of CPU `cpu`. All CPUs are stopped from this call to the next of [`Self::run`].
     fn cpu_state(&self, cpu: usize) -> CpuState;
 
     /// How many instructions all CPUs have executed, where the backend counts them.
     fn instructions(&self) -> Option<u64>;
+
+    /// Whether a run depends on nothing but the guest and its input.
+    fn is_reproducible(&self) -> bool;
+
+    /// What happened on the way, where the backend has anything to tell.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+/// What a backend could not do, and what the user can do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BackendError(pub String);
+
+/// Counters of a backend, for reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// How often CPUs left the guest, by kind.
+    pub exits: BTreeMap<String, u64>,
+    /// How often the emulation assist executed which instruction.
+    pub assists: BTreeMap<String, u64>,
+}
+
+/// The CPU that guests see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CpuModel {
+    /// The same on every backend and host: see [`cpuid`].
+    #[default]
+    Baseline,
+    /// All that the host's CPU can do; only where guests run on it.
+    Host,
 }
 
 /// When to give up, and what else the caller wants to know.
@@ -48,6 +85,9 @@ pub struct RunControl<'a> {
     pub host_deadline: Option<Instant>,
     /// Return at this machine time.
     pub until: Option<Time>,
+    /// At least this machine time has come: the caller has slept on [`RunEvent::Idle`] and wants time to have
+    /// passed for the guest too. Nothing where time is the host's.
+    pub since: Time,
     /// Return [`RunEvent::Idle`] instead of jumping to the next event when all CPUs are halted: for a caller
     /// that waits for input from outside and wants time to pass as on the wall.
     pub report_idle: bool,
@@ -96,6 +136,8 @@ pub enum RunEvent {
     TimedOut,
     /// [`RunControl::interrupted`] was set.
     Interrupted,
+    /// The backend cannot go on; the text says where, why, and what to do.
+    Failed(String),
 }
 
 /// How a guest is stuck.

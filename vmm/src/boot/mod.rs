@@ -180,6 +180,16 @@ impl Kernel {
     }
 }
 
+/// How 64-bit code that is already in `ram` at `ip` starts, on tables that this writes.
+///
+/// # Errors
+/// When memory is too small.
+pub fn bare_entry(ram: &GuestRam, ip: u64) -> Result<Entry, LoadError> {
+    tables::write_gdt(ram, EntryMode::Long)?;
+    tables::write_identity_map(ram)?;
+    Ok(Entry { mode: EntryMode::Long, ip, sp: layout::STACK_TOP, rax: 0, rbx: 0, rsi: 0 })
+}
+
 /// What a file that is neither ELF nor a bzImage looks like.
 fn foreign(file: &[u8]) -> ImageError {
     if file.get(56..60) == Some(b"ARM\x64") {

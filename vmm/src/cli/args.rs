@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guest_images::KernelName;
 
+use super::failure::Failure;
 use super::faults::FaultArgument;
 use super::values::{Size, duration};
+use crate::accel::{Backend, Choice, CpuModel};
 use crate::nic::NicSpec;
 
 /// Boots Linux kernels on emulated cloud NICs and tests the drivers in them.
@@ -82,8 +84,11 @@ pub(super) struct GuestArguments {
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Size>,
     /// What runs the CPUs.
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    pub(super) accel: Backend,
+    #[arg(long, value_enum, default_value_t = BackendArgument::Auto)]
+    accel: BackendArgument,
+    /// The CPU that the guest sees: the same everywhere, or with --accel kvm the host's.
+    #[arg(long, value_enum, default_value_t = CpuArgument::Baseline)]
+    cpu: CpuArgument,
     /// Where all randomness comes from: the same seed gives the same run.
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
@@ -108,13 +113,48 @@ pub(super) struct StoreArguments {
     pub(super) mirror: Option<String>,
 }
 
+impl GuestArguments {
+    /// What runs the CPUs, and which CPU the guest sees.
+    ///
+    /// # Errors
+    /// When the two do not fit together.
+    pub(super) fn choice(&self) -> Result<Choice, Failure> {
+        if (self.accel, self.cpu) == (BackendArgument::Soft, CpuArgument::Host) {
+            let help = "run with --accel kvm, or without --cpu";
+            return Err(Failure::Usage("the software CPU cannot be like the host's".into(), help.into()));
+        }
+        Ok(Choice {
+            backend: match self.accel {
+                BackendArgument::Auto => Backend::Auto,
+                BackendArgument::Kvm => Backend::Kvm,
+                BackendArgument::Soft => Backend::Soft,
+            },
+            model: match self.cpu {
+                CpuArgument::Baseline => CpuModel::Baseline,
+                CpuArgument::Host => CpuModel::Host,
+            },
+        })
+    }
+}
+
 /// What runs the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Backend {
+enum BackendArgument {
     /// What works best on this host.
     Auto,
+    /// The host's CPUs: fast where KVM runs kernels on them, never twice the same.
+    Kvm,
     /// The software CPU: everywhere, reproducible.
     Soft,
+}
+
+/// The CPU that a guest sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CpuArgument {
+    /// The same on every backend and host.
+    Baseline,
+    /// All that the host's CPU can do.
+    Host,
 }
 
 #[derive(Debug, Args)]
@@ -239,6 +279,19 @@ mod tests {
         let Verb::Run(run) = Arguments::try_parse_from(line).unwrap().verb else { panic!() };
         assert_eq!(run.command, ["ip", "-d", "link"]);
         assert_eq!(run.nics.len(), 2);
+    }
+
+    #[test]
+    fn the_backend_and_the_cpu_are_the_users_choice() {
+        let choice = |more: &[&str]| {
+            let line = [&["nicvisor", "run"], more].concat();
+            let Verb::Run(run) = Arguments::try_parse_from(line).unwrap().verb else { panic!() };
+            run.guest.choice().unwrap()
+        };
+        assert_eq!(choice(&[]), Choice::default());
+        let host = Choice { backend: Backend::Kvm, model: CpuModel::Host };
+        assert_eq!(choice(&["--accel", "kvm", "--cpu", "host"]), host);
+        assert_eq!(choice(&["--accel", "soft"]), Choice::SOFT);
     }
 
     #[test]

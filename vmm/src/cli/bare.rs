@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use nicvisor_core::Time;
+
 use super::args::RunArguments;
 use super::failure::Failure;
-use super::prepare::{machine_config, number_nics};
+use super::prepare::{introduce, machine_config, number_nics};
 use super::{capture, failure};
-use crate::accel::soft::{Soft, SoftConfig};
-use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
+use crate::accel::{Accelerator, Chosen, Patience, RunControl, RunEvent};
 use crate::boot::{Kernel, Protocol};
 use crate::guest::{BootError, add_nics};
 use crate::machine::{CpuReport, HostOutput, Machine};
@@ -40,24 +41,32 @@ pub(super) fn run(
     let mut machine = Machine::new(machine_config(&arguments.guest), medium).map_err(BootError::from)?;
     add_nics(&mut machine, &number_nics(&arguments.nics)?)?;
     let entry = machine.boot(kernel, &arguments.guest.append, None).map_err(BootError::from)?;
-    let mut soft = Soft::new(&machine, SoftConfig::default());
-    soft.start(&entry);
+    let chosen = arguments.guest.choice()?.carry_out(&mut machine).map_err(BootError::from)?;
+    let Chosen { mut accelerator, reason, warning, .. } = chosen;
+    introduce(accelerator.name(), &reason, warning.as_deref(), arguments.guest.verbose);
+    accelerator.start(&entry).map_err(BootError::from)?;
     let control = RunControl {
         interrupted,
         host_deadline: arguments.timeout.map(|timeout| Instant::now() + timeout),
         until: None,
+        since: Time::ZERO,
         report_idle: false,
         patience: Patience::default(),
     };
-    let status = run_to_end(&mut machine, &mut soft, &control, kernel);
-    machine.close(soft.now());
+    let status = run_to_end(&mut machine, &mut *accelerator, &control, kernel);
+    machine.close(accelerator.now());
     capture.finish(machine.medium())?;
     Ok(status)
 }
 
-fn run_to_end(machine: &mut Machine, soft: &mut Soft, control: &RunControl<'_>, kernel: &Kernel) -> u8 {
+fn run_to_end(
+    machine: &mut Machine,
+    accelerator: &mut dyn Accelerator,
+    control: &RunControl<'_>,
+    kernel: &Kernel,
+) -> u8 {
     loop {
-        let event = soft.run(machine, control);
+        let event = accelerator.run(machine, control);
         for output in machine.take_output() {
             if let HostOutput::Serial(bytes) = output {
                 let mut out = io::stdout().lock();
@@ -71,13 +80,13 @@ fn run_to_end(machine: &mut Machine, soft: &mut Soft, control: &RunControl<'_>, 
             RunEvent::Reset => failure::FAILED,
             RunEvent::TimedOut => 124,
             RunEvent::Interrupted => 130,
-            RunEvent::TripleFault { .. } | RunEvent::Stuck(_) => 255,
+            RunEvent::TripleFault { .. } | RunEvent::Stuck(_) | RunEvent::Failed(_) => 255,
         };
         if status != 0 {
             eprintln!("nicvisor: the program did not end by itself: {event:?}");
             let symbols = kernel.symbols();
             for cpu in 0..machine.config().cpus {
-                eprint!("{}", CpuReport::new(cpu, soft.cpu_state(cpu), machine.ram(), &symbols));
+                eprint!("{}", CpuReport::new(cpu, accelerator.cpu_state(cpu), machine.ram(), &symbols));
             }
         }
         return status;

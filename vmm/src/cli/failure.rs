@@ -72,7 +72,9 @@ impl Failure {
         match self {
             Failure::Image(error) if error.is_environment() => ENVIRONMENT,
             Failure::Boot(BootError::Machine(MachineError::Allocate { .. })) => ENVIRONMENT,
-            Failure::Boot(BootError::Initramfs { .. }) => ENVIRONMENT,
+            Failure::Boot(BootError::Initramfs { .. } | BootError::Backend(_) | BootError::Outside(_)) => {
+                ENVIRONMENT
+            }
             Failure::Write { .. } => ENVIRONMENT,
             // A guest that powers off before it was told to do anything has not done it.
             Failure::Guest(Ending::PowerOff) => FAILED,

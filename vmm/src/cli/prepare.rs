@@ -1,6 +1,7 @@
 //! What `run` and `test` have in common: from names to a guest with its drivers loaded.
 
 use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,7 @@ use guest_images::edit::{Edit, EditedModule};
 use guest_images::{ExtraFile, Initramfs, InitramfsOptions, Kernel, KernelName, Store, StoreOptions};
 use nicvisor_net::network::SharedMedium;
 
-use super::args::{Backend, GuestArguments, StoreArguments};
+use super::args::{GuestArguments, StoreArguments};
 use super::edits;
 use super::failure::Failure;
 use super::faults::FaultArgument;
@@ -49,7 +50,6 @@ pub(super) struct Prepared {
     pub(super) kernel: Kernel,
     pub(super) edited: Vec<EditedModule>,
     pub(super) initramfs: Initramfs,
-    pub(super) backend_reason: String,
     pub(super) boot_host_time: Duration,
 }
 
@@ -68,6 +68,7 @@ pub(super) fn number_nics(nics: &[NicSpec]) -> Result<Vec<NicSpec>, Failure> {
 /// Fetches what is missing, boots, and loads the drivers.
 pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
     let nics = number_nics(order.nics)?;
+    let accel = order.guest.choice()?;
     let kernel = store.kernel(order.kernel)?;
     let modules: Vec<String> =
         driver_modules(&nics).map(str::to_owned).chain(order.modules.iter().cloned()).collect();
@@ -88,6 +89,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         initramfs: initramfs.path.clone(),
         append: order.guest.append.clone(),
         machine: machine_config(order.guest),
+        accel,
         nics: nics.clone(),
         medium: order.medium,
         verbose: order.guest.verbose,
@@ -97,6 +99,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     for argument in order.faults {
         guest.inject(&argument.device, &argument.fault)?;
     }
+    introduce(guest.backend(), guest.backend_reason(), guest.backend_warning(), order.guest.verbose);
     guest.wait_until_ready()?;
     let boot_host_time = started.elapsed();
     if guest.console().text().contains(UNPACKING_FAILED) {
@@ -105,14 +108,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     }
     load_drivers(&mut guest, &modules)?;
     name_interfaces(&mut guest, &nics)?;
-    Ok(Prepared {
-        guest,
-        kernel,
-        edited,
-        initramfs,
-        backend_reason: backend_reason(order.guest.accel),
-        boot_host_time,
-    })
+    Ok(Prepared { guest, kernel, edited, initramfs, boot_host_time })
 }
 
 /// Two ports with one address could not be told apart, neither by us nor by the switch.
@@ -193,11 +189,13 @@ fn name_interfaces(guest: &mut Guest, nics: &[NicSpec]) -> Result<(), Failure> {
     }
 }
 
-/// Why this backend and no other.
-fn backend_reason(asked: Backend) -> String {
-    match asked {
-        Backend::Auto => "the software CPU is the only backend of this version".into(),
-        Backend::Soft => "asked for".into(),
+/// Says what runs the CPUs, to whoever looks on, and what is to be expected of it.
+pub(super) fn introduce(backend: &str, reason: &str, warning: Option<&str>, verbose: bool) {
+    if verbose || io::stderr().is_terminal() {
+        eprintln!("nicvisor: running on {backend}: {reason}");
+    }
+    if let Some(warning) = warning {
+        eprintln!("nicvisor: {warning}; --accel soft may be faster");
     }
 }
 

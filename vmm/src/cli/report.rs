@@ -18,6 +18,12 @@ pub(super) struct Report {
     pub(super) nicvisor: &'static str,
     pub(super) backend: &'static str,
     pub(super) backend_reason: String,
+    /// How often CPUs left the guest, by kind; empty where the backend does not count it.
+    pub(super) exits: BTreeMap<String, u64>,
+    /// Instructions that the software CPU executed because KVM could not, and how often.
+    pub(super) assists: BTreeMap<String, u64>,
+    /// Whether the same command gives the same run.
+    pub(super) reproducible: bool,
     pub(super) kernel: Kernel,
     pub(super) initramfs_sha256: String,
     /// SHA-256 of each module in the guest.
@@ -64,6 +70,7 @@ impl Report {
     ) -> Report {
         let findings = prepared.guest.findings().to_vec();
         let guest = &prepared.guest;
+        let statistics = guest.statistics();
         let network = guest.machine().network();
         let ledger = network.ledger();
         let balance = ledger.balance();
@@ -72,7 +79,10 @@ impl Report {
         Report {
             nicvisor: env!("CARGO_PKG_VERSION"),
             backend: guest.backend(),
-            backend_reason: prepared.backend_reason.clone(),
+            backend_reason: guest.backend_reason().to_owned(),
+            exits: statistics.exits,
+            assists: statistics.assists,
+            reproducible: guest.is_reproducible(),
             kernel: prepared.kernel.clone(),
             initramfs_sha256: prepared.initramfs.sha256.clone(),
             modules: prepared.initramfs.modules.clone(),

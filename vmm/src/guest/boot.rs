@@ -7,17 +7,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use agent_protocol::Session;
+use nicvisor_core::Time;
 use nicvisor_net::network::{LinkConfig, SharedMedium};
 use nicvisor_virtio::{Console as VirtioConsole, VirtioPci};
 use thiserror::Error;
 
 use super::names::NameSource;
 use super::{Console, Guest};
-use crate::accel::Accelerator;
-use crate::accel::soft::{Soft, SoftConfig};
+use crate::accel::{BackendError, Choice, Chosen};
 use crate::boot::{ImageError, Kernel};
 use crate::machine::{Machine, MachineConfig, MachineError};
 use crate::nic::{NicError, NicSpec};
+use crate::outside::{self, OutsideError};
 
 /// Everything that decides how a guest runs.
 pub struct Plan {
@@ -31,6 +32,8 @@ pub struct Plan {
     pub append: String,
     /// Memory, CPUs and seed.
     pub machine: MachineConfig,
+    /// What runs the CPUs.
+    pub accel: Choice,
     /// The NICs, in order.
     pub nics: Vec<NicSpec>,
     /// What the frames go through.
@@ -57,12 +60,15 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     let agent =
         machine.add_device("agent", Box::new(VirtioPci::new(VirtioConsole::for_agent())), agent_link)?;
     add_nics(&mut machine, &plan.nics)?;
-    let entry = machine.boot(&kernel, &command_line(plan.verbose, &plan.append), Some(&initramfs))?;
-    let mut accelerator = Soft::new(&machine, SoftConfig::default());
-    accelerator.start(&entry);
+    let Chosen { mut accelerator, reason, warning, slowdown, leaky } = plan.accel.carry_out(&mut machine)?;
+    let command_line = command_line(plan.verbose, slowdown >= SLOW, leaky, &plan.append);
+    let entry = machine.boot(&kernel, &command_line, Some(&initramfs))?;
+    accelerator.start(&entry)?;
     Ok(Guest {
         machine,
-        accelerator: Box::new(accelerator),
+        accelerator,
+        backend_reason: reason,
+        backend_warning: warning,
         agent,
         session: Session::new(),
         console: Console::new(plan.verbose),
@@ -75,6 +81,7 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
         saying_goodbye: false,
         interrupted: plan.interrupted,
         deadline: plan.deadline,
+        since: Time::ZERO,
     })
 }
 
@@ -84,14 +91,18 @@ pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), Bo
     for nic in nics {
         let mut network = machine.network();
         let mtu = usize::from(nic.mtu());
-        let link = match network.find_link(&nic.link) {
-            Some(link) => link,
-            None => network.add_link(LinkConfig { mtu, ..LinkConfig::named(nic.link.clone()) }),
-        };
+        let known = network.find_link(&nic.link);
+        let link = known
+            .unwrap_or_else(|| network.add_link(LinkConfig { mtu, ..LinkConfig::named(nic.link.clone()) }));
         if let Some(config) = network.link_mut(link) {
             config.mtu = config.mtu.max(mtu);
         }
         drop(network);
+        if known.is_none()
+            && let Some(wire) = outside::open(&nic.link)?
+        {
+            machine.add_outside(link, &nic.link, wire);
+        }
         let count = counts.entry(nic.kind()).or_default();
         machine.add_device(format!("{}{count}", nic.kind()), nic.build()?, link)?;
         *count += 1;
@@ -100,15 +111,32 @@ pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), Bo
 }
 
 /// The kernel's command line.
-fn command_line(verbose: bool, append: &str) -> String {
-    let loudness = if verbose { "" } else { " quiet" };
-    format!("{COMMAND_LINE}{loudness} {append}").trim_end().to_owned()
+fn command_line(verbose: bool, slow: bool, leaky: bool, append: &str) -> String {
+    let pieces = [
+        (true, COMMAND_LINE),
+        (!verbose, "quiet"),
+        (slow, SLOW_COMMAND_LINE),
+        (leaky, LEAKY_COMMAND_LINE),
+        (!append.is_empty(), append),
+    ];
+    let pieces: Vec<&str> =
+        pieces.into_iter().filter(|(wanted, _)| *wanted).map(|(_, piece)| piece).collect();
+    pieces.join(" ")
 }
 
 /// A panic restarts the machine at once, which ends the run; a kernel that notices that it makes no progress
 /// panics. Interface names are the kernel's own.
 pub const COMMAND_LINE: &str =
     "console=ttyS0 panic=-1 softlockup_panic=1 hung_task_panic=1 net.ifnames=0 mitigations=off";
+
+/// A kernel that runs at a fiftieth of its speed takes itself for stuck.
+const SLOW_COMMAND_LINE: &str = "nowatchdog hung_task_panic=0 rcupdate.rcu_cpu_stall_suppress=1";
+/// Where CPUID shows what the baseline does not have and nobody can emulate, the kernel is told not to use it. What
+/// it does not know goes to its first process as an environment variable: the C library looks at CPUID too.
+const LEAKY_COMMAND_LINE: &str = "noxsave clearcpuid=smap,smep,umip,pcid,invpcid,fsgsbase,rdpid,serialize,\
+arch_capabilities,la57 GLIBC_TUNABLES=glibc.cpu.hwcaps=-XSAVE,-XSAVEC,-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,\
+-ERMS,-BMI2,-MOVBE";
+const SLOW: u32 = 10;
 
 /// Why a guest could not be started.
 #[derive(Debug, Error)]
@@ -135,4 +163,10 @@ pub enum BootError {
     /// A NIC cannot be built.
     #[error(transparent)]
     Nic(#[from] NicError),
+    /// A link does not lead where it should.
+    #[error(transparent)]
+    Outside(#[from] OutsideError),
+    /// Nothing runs the CPUs.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
 }

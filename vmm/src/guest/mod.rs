@@ -31,13 +31,15 @@ pub use boot::{BootError, COMMAND_LINE, Plan, boot};
 pub use console::Console;
 pub use ending::{Ending, Trouble};
 
-use crate::accel::{Accelerator, Patience, RunControl, RunEvent};
+use crate::accel::{Accelerator, Patience, RunControl, RunEvent, Statistics};
 use crate::machine::{CpuReport, HostOutput, Machine};
 
 /// A guest that has been started.
 pub struct Guest {
     machine: Machine,
     accelerator: Box<dyn Accelerator>,
+    backend_reason: String,
+    backend_warning: Option<String>,
     agent: DeviceId,
     session: Session,
     console: Console,
@@ -50,6 +52,8 @@ pub struct Guest {
     saying_goodbye: bool,
     interrupted: Arc<AtomicBool>,
     deadline: Option<Instant>,
+    /// See [`RunControl::since`].
+    since: Time,
 }
 
 /// What happens with what a command writes.
@@ -143,7 +147,7 @@ impl Guest {
 
     /// Lets the guest's time pass while it sleeps.
     pub fn skip_to(&mut self, time: Time) {
-        self.accelerator.skip_to(time);
+        self.since = time;
     }
 
     /// Tells the guest to power off and waits until it has.
@@ -186,7 +190,7 @@ impl Guest {
 
     /// The machine's time.
     pub fn now(&self) -> Time {
-        self.accelerator.now()
+        self.accelerator.now().max(self.since)
     }
 
     /// Instructions executed, where the backend counts them.
@@ -197,6 +201,26 @@ impl Guest {
     /// The backend's name.
     pub fn backend(&self) -> &'static str {
         self.accelerator.name()
+    }
+
+    /// Why it is this one.
+    pub fn backend_reason(&self) -> &str {
+        &self.backend_reason
+    }
+
+    /// What the user should know about the backend before a long run.
+    pub fn backend_warning(&self) -> Option<&str> {
+        self.backend_warning.as_deref()
+    }
+
+    /// Whether the same plan gives the same run: time is virtual, and nothing comes from outside.
+    pub fn is_reproducible(&self) -> bool {
+        self.accelerator.is_reproducible() && !self.machine.has_outside()
+    }
+
+    /// What the backend counted.
+    pub fn statistics(&self) -> Statistics {
+        self.accelerator.statistics()
     }
 
     /// The guest's `uname -r`, as its agent said.
@@ -251,6 +275,7 @@ impl Guest {
             interrupted: &interrupted,
             host_deadline: self.deadline,
             until,
+            since: self.since,
             report_idle,
             patience: Patience::default(),
         };
@@ -264,7 +289,7 @@ impl Guest {
         if queued >= INPUT_AHEAD {
             return;
         }
-        let now = self.accelerator.now();
+        let now = self.now();
         let bytes = self.session.outgoing();
         let length = bytes.len().min(INPUT_AHEAD);
         if length > 0 {
@@ -328,6 +353,7 @@ impl Guest {
             RunEvent::Interrupted => Ending::Interrupted,
             RunEvent::TripleFault { cpu } => trouble(self, format!("triple fault on CPU {cpu}")),
             RunEvent::Stuck(stuck) => trouble(self, format!("the guest is stuck: {stuck}")),
+            RunEvent::Failed(what) => trouble(self, what),
             RunEvent::PowerOff | RunEvent::Reset => match self.console.panic() {
                 Some(panic) => trouble(self, panic),
                 None if matches!(event, RunEvent::PowerOff) => Ending::PowerOff,

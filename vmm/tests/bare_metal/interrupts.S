@@ -124,15 +124,15 @@ main:
         say "deadline\n"
 no_deadline:
 
-        # An interrupt raised while interrupts are off arrives behind STI's shadow.
+        # An interrupt raised while interrupts are off arrives, but not in STI's shadow.
         mov dword ptr [r14 + 0x310], 0
         mov dword ptr [r14 + 0x300], 0x40041
         xor ebp, ebp
         sti
         inc ebp
         nop
-        nop
         cli
+        take_interrupts self_ipis, 1
         cmp dword ptr [self_ipis], 1
         jne fail
         cmp dword ptr [shadow_seen], 1
@@ -141,15 +141,12 @@ no_deadline:
         mov eax, 5
         mov cr8, rax
         mov dword ptr [r14 + 0x300], 0x40041
-        sti
-        nop
-        nop
+        take_interrupts self_ipis, 2
         cmp dword ptr [self_ipis], 1
         jne fail
         xor eax, eax
         mov cr8, rax
-        nop
-        cli
+        take_interrupts self_ipis, 2
         cmp dword ptr [self_ipis], 2
         jne fail
         say "self IPI, STI shadow, CR8\n"

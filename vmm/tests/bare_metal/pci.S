@@ -82,23 +82,17 @@ main:
         or word ptr [r13 + rbx + 2], 0x8000
 
         mov dword ptr [r12], 0
-        sti
-        nop
-        cli
+        take_interrupts messages, 1
         cmp dword ptr [messages], 1
         jne fail
         say "message\n"
         mov dword ptr [r12], 1
-        sti
-        nop
-        cli
+        take_interrupts messages, 2
         cmp dword ptr [messages], 1
         jne fail
         say "masked\n"
         mov dword ptr [r11 + 28], 0
-        sti
-        nop
-        cli
+        take_interrupts messages, 2
         cmp dword ptr [messages], 2
         jne fail
         say "pending, then unmasked\n"

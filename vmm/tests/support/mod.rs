@@ -1,23 +1,55 @@
 //! Running a machine to its end.
+#![allow(dead_code, reason = "every test program uses a part of this")]
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use nicvisor::accel::kvm::{Host, Kvm, KvmConfig};
 use nicvisor::accel::soft::{Soft, SoftConfig};
 use nicvisor::accel::{Accelerator, Patience, RunControl, RunEvent};
 use nicvisor::boot::Kernel;
 use nicvisor::machine::{HostOutput, Machine};
+use nicvisor_core::Time;
 
 /// How a guest ended, and what it wrote to the serial port.
-#[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) event: RunEvent,
     pub(crate) serial: String,
-    pub(crate) accelerator: Soft,
+    pub(crate) accelerator: Box<dyn Accelerator>,
 }
 
-/// Boots `kernel` on the software CPU and runs it until it ends.
+/// What runs the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Soft,
+    Kvm,
+}
+
+/// The backends that this host has.
+pub(crate) fn backends() -> Vec<Backend> {
+    match Host::open() {
+        Ok(_) => vec![Backend::Soft, Backend::Kvm],
+        Err(error) => {
+            eprintln!("not tried on KVM: {error}");
+            vec![Backend::Soft]
+        }
+    }
+}
+
+/// Makes the backend for `machine`.
+pub(crate) fn accelerator(backend: Backend, machine: &mut Machine) -> Box<dyn Accelerator> {
+    match backend {
+        Backend::Soft => Box::new(Soft::new(machine, SoftConfig::default())),
+        Backend::Kvm => {
+            let host = Host::open().expect("a host with KVM");
+            Box::new(Kvm::new(&host, machine, KvmConfig::default()).expect("KVM makes a machine"))
+        }
+    }
+}
+
+/// Boots `kernel` and runs it until it ends.
 pub(crate) fn run(
+    backend: Backend,
     machine: &mut Machine,
     kernel: &Kernel,
     command_line: &str,
@@ -25,13 +57,14 @@ pub(crate) fn run(
     patience: Patience,
 ) -> Run {
     let entry = machine.boot(kernel, command_line, initrd).expect("the kernel fits");
-    let mut accelerator = Soft::new(machine, SoftConfig::default());
-    accelerator.start(&entry);
+    let mut accelerator = accelerator(backend, machine);
+    accelerator.start(&entry).expect("the backend takes the state");
     let interrupted = AtomicBool::new(false);
     let control = RunControl {
         interrupted: &interrupted,
         host_deadline: Some(Instant::now() + Duration::from_secs(300)),
         until: None,
+        since: Time::ZERO,
         report_idle: false,
         patience,
     };

@@ -11,13 +11,13 @@ mod watchdog;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use nicvisor_core::{PowerEvent, Time};
+use nicvisor_core::{Duration, PowerEvent, Time};
 use nicvisor_platform::Startup;
 use softcpu::cpu::Activity;
 use softcpu::segment::{CS, DescriptorTable, FS, GS, SS};
 use softcpu::{Engine, Exit};
 
-use super::{Accelerator, RunControl, RunEvent, Stuck, cpuid};
+use super::{Accelerator, BackendError, RunControl, RunEvent, Stuck, cpuid};
 use crate::boot::layout::{GDT, PAGE_TABLES};
 use crate::boot::{Entry, EntryMode};
 use crate::machine::{CpuActivity, CpuState, Machine};
@@ -112,12 +112,25 @@ impl Soft {
         if control.report_idle {
             return Some(RunEvent::Idle(next));
         }
-        let Some(next) = next.into_iter().chain(control.until).min() else {
-            return Some(RunEvent::Stuck(Stuck::Dead));
+        let next = next.into_iter().chain(control.until).min();
+        let next = match next {
+            _ if machine.has_outside() => self.wait_for_outside(machine, next),
+            Some(next) => next,
+            None => return Some(RunEvent::Stuck(Stuck::Dead)),
         };
         self.clock.jump(next);
         self.asleep.fill(false);
         None
+    }
+
+    /// Frames may come from outside: the host sleeps for as long as the guest does. Returns the time until which
+    /// it did.
+    fn wait_for_outside(&self, machine: &Machine, next: Option<Time>) -> Time {
+        let now = self.clock.now();
+        let longest = next.map_or(LONGEST_SLEEP, |next| next.since(now)).min(LONGEST_SLEEP);
+        let started = Instant::now();
+        machine.wait_for_outside(longest);
+        now + started.elapsed().min(longest)
     }
 
     /// Gives `cpu` its turn.
@@ -164,7 +177,7 @@ impl Accelerator for Soft {
         "soft"
     }
 
-    fn start(&mut self, entry: &Entry) {
+    fn start(&mut self, entry: &Entry) -> Result<(), BackendError> {
         let cpu = self.engine.cpu_mut(0);
         match entry.mode {
             EntryMode::Long => {
@@ -186,9 +199,14 @@ impl Accelerator for Soft {
         }
         // As firmware leaves it: memory is cacheable unless the page tables say otherwise.
         cpu.msrs.mtrr_default_type = MTRR_ENABLED_WRITE_BACK;
+        Ok(())
     }
 
     fn run(&mut self, machine: &mut Machine, control: &RunControl<'_>) -> RunEvent {
+        if control.since > self.clock.now() {
+            self.clock.jump(control.since);
+            self.asleep.fill(false);
+        }
         let mut round: u8 = 0;
         loop {
             if control.interrupted.load(Ordering::Relaxed) {
@@ -199,8 +217,11 @@ impl Accelerator for Soft {
             {
                 return RunEvent::TimedOut;
             }
-            round = round.wrapping_add(1);
             let now = self.clock.now();
+            if machine.has_outside() && round.is_multiple_of(HOST_CLOCK_ROUNDS) {
+                machine.receive_outside(now);
+            }
+            round = round.wrapping_add(1);
             machine.advance(now);
             if let Some(event) = machine.take_power_event() {
                 return match event {
@@ -230,11 +251,6 @@ impl Accelerator for Soft {
         self.clock.now()
     }
 
-    fn skip_to(&mut self, time: Time) {
-        self.clock.jump(time);
-        self.asleep.fill(false);
-    }
-
     fn cpu_state(&self, cpu: usize) -> CpuState {
         let cpu = self.engine.cpu(cpu);
         let mut registers = [0; 16];
@@ -261,6 +277,10 @@ impl Accelerator for Soft {
         }
     }
 
+    fn is_reproducible(&self) -> bool {
+        true
+    }
+
     fn instructions(&self) -> Option<u64> {
         Some(self.instructions)
     }
@@ -272,4 +292,6 @@ const QUANTUM: u64 = 20_000;
 const PAUSE_COST: u64 = 100;
 /// How many turns between looks at the host's clock.
 const HOST_CLOCK_ROUNDS: u8 = 16;
+/// How long the host sleeps at most before it looks at whether the user wants it to end.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 const MTRR_ENABLED_WRITE_BACK: u64 = 0xc06;
