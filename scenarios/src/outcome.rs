@@ -1,23 +1,45 @@
 //! What came of a scenario, as data.
 
-use nicvisor_core::Finding;
+use std::collections::BTreeMap;
+
+use nicvisor_core::{Finding, Time};
 use serde::{Deserialize, Serialize};
+
+use crate::lab::{EndingKind, LedgerSnapshot, PortSizes};
 
 /// The result of one scenario on one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The scenario's name.
+    /// The scenario's name, with its case in brackets.
     pub scenario: String,
-    /// The kernel it ran on, exactly.
+    /// What it shows.
+    pub description: String,
+    /// The kernel it ran on, exactly; two of them joined by `+` where the guests differ.
     pub kernel: String,
+    /// The parameters that tell this case from the scenario's others.
+    pub case: BTreeMap<String, String>,
     /// Overall.
     pub verdict: Verdict,
+    /// The guests.
+    pub guests: Vec<GuestOutcome>,
     /// Everything that was checked, in order.
     pub checks: Vec<Check>,
+    /// What happened, in order.
+    pub timeline: Vec<Moment>,
+    /// Named numbers, in the order in which they were first measured.
+    pub measurements: Vec<Measurement>,
+    /// Tables over them.
+    pub tables: Vec<OutcomeTable>,
+    /// Sizes of frames by port.
+    pub sizes: Vec<PortSizes>,
+    /// Traffic by port over virtual time.
+    pub traffic: Vec<TrafficSeries>,
     /// Broken rules.
     pub findings: Vec<Finding>,
     /// Device and link counters at the end.
     pub counters: Vec<(String, u64)>,
+    /// What became of all frames.
+    pub ledger: LedgerSnapshot,
     /// Host time it took, in seconds.
     pub host_seconds: f64,
     /// Virtual time it took, in seconds.
@@ -25,9 +47,46 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a scenario that has not been carried out.
+    pub fn new(scenario: &crate::Scenario) -> Outcome {
+        Outcome {
+            scenario: scenario.name.clone(),
+            description: scenario.description.trim().to_owned(),
+            kernel: scenario.kernel.clone(),
+            case: scenario.case.clone(),
+            verdict: Verdict::Broken,
+            guests: (0..scenario.guest_count())
+                .map(|index| GuestOutcome {
+                    name: scenario.guest_name(index),
+                    kernel: scenario.guest_kernel(index).to_owned(),
+                    ..GuestOutcome::default()
+                })
+                .collect(),
+            checks: Vec::new(),
+            timeline: Vec::new(),
+            measurements: Vec::new(),
+            tables: Vec::new(),
+            sizes: Vec::new(),
+            traffic: Vec::new(),
+            findings: Vec::new(),
+            counters: Vec::new(),
+            ledger: LedgerSnapshot::default(),
+            host_seconds: 0.0,
+            guest_seconds: 0.0,
+        }
+    }
+
     /// The checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.failure.is_some())
+    }
+
+    /// All values of a measurement, or the counters that `name` stands for.
+    pub fn values(&self, name: &str) -> Option<Vec<f64>> {
+        if let Some(measured) = self.measurements.iter().find(|measured| measured.name == name) {
+            return Some(measured.values.clone());
+        }
+        crate::judge::counter_value(name, &self.counters).map(|value| vec![value as f64])
     }
 }
 
@@ -43,6 +102,22 @@ pub enum Verdict {
     Broken,
 }
 
+/// A guest, as it was.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GuestOutcome {
+    /// Its name.
+    pub name: String,
+    /// The kernel that was asked for.
+    pub kernel: String,
+    /// The kernel's exact version.
+    pub version: String,
+    /// How it went down, if it did before the end.
+    pub ending: Option<EndingKind>,
+    /// What its kernel logged. A file of its own in reports, so not part of the JSON.
+    #[serde(skip)]
+    pub log: String,
+}
+
 /// One thing that was checked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
@@ -50,21 +125,99 @@ pub struct Check {
     pub name: String,
     /// What was seen instead; `None` if it is so.
     pub failure: Option<String>,
+    /// When it was checked.
+    #[serde(default)]
+    pub time: Time,
 }
 
 impl Check {
     /// A check that holds.
     pub fn pass(name: impl Into<String>) -> Check {
-        Check { name: name.into(), failure: None }
+        Check::of(name, Ok(()))
     }
 
     /// A check that does not hold.
     pub fn fail(name: impl Into<String>, failure: impl Into<String>) -> Check {
-        Check { name: name.into(), failure: Some(failure.into()) }
+        Check::of(name, Err(failure.into()))
     }
 
     /// `Ok` holds, `Err` says what was seen instead.
     pub fn of(name: impl Into<String>, result: Result<(), String>) -> Check {
-        Check { name: name.into(), failure: result.err() }
+        Check { name: name.into(), failure: result.err(), time: Time::ZERO }
     }
+}
+
+/// Something that happened at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When.
+    pub time: Time,
+    /// What sort of thing.
+    pub kind: MomentKind,
+    /// What it is about: a step, a device, a guest.
+    pub subject: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// Sorts of things that happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MomentKind {
+    /// A step begins.
+    Begin,
+    /// A step ends.
+    End,
+    /// A device saw or did something.
+    Device,
+    /// A link or a port changes.
+    Link,
+    /// A fault is put into a device, or it is made to do something.
+    Fault,
+    /// A rule was broken.
+    Finding,
+    /// A guest's kernel reports trouble.
+    Trouble,
+    /// A guest goes down.
+    Ending,
+}
+
+/// A named number, measured once or several times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Its name.
+    pub name: String,
+    /// All values, in order.
+    pub values: Vec<f64>,
+}
+
+/// A table of measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutcomeTable {
+    /// What it shows.
+    pub title: String,
+    /// Headings.
+    pub columns: Vec<String>,
+    /// Rows: a name and numbers; `None` where one could not be worked out.
+    pub rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+/// A port's traffic over virtual time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrafficSeries {
+    /// The port.
+    pub port: String,
+    /// Samples in order.
+    pub samples: Vec<TrafficSample>,
+}
+
+/// What a port had sent and received by a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficSample {
+    /// When.
+    pub time: Time,
+    /// Bytes sent until then.
+    pub sent_bytes: u64,
+    /// Bytes received until then.
+    pub received_bytes: u64,
 }

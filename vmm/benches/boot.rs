@@ -59,6 +59,7 @@ fn boot_here(vmlinux: &Path, initramfs: &Path) -> (f64, Guest) {
         machine: MachineConfig { memory: MEMORY, cpus: CPUS, ..MachineConfig::default() },
         accel: Choice::SOFT,
         nics: Vec::new(),
+        nics_before: Vec::new(),
         medium: SharedMedium::new(Network::new()),
         verbose: false,
         deadline: None,

@@ -149,14 +149,19 @@ fn a_scenario_fails_when_the_device_is_told_to_break_something() {
 
 /// The shipped scenario, short, on a device with a defect.
 fn broken_copy(directory: &Path, defect: &str) -> PathBuf {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/gve-big-tcp.toml");
-    let shipped = std::fs::read_to_string(shipped).unwrap();
-    let broken = shipped
-        .replacen("kind = \"gve\"", &format!("kind = \"gve\"\ndefect = \"{defect}\""), 1)
-        .replace("bytes = \"32M\"", "bytes = \"1M\"")
-        // A stream that cannot arrive must not be waited for to the end of TCP's patience.
-        .replace("timeout = \"10m\"", "timeout = \"100s\"");
-    let path = directory.join("broken.toml");
-    std::fs::write(&path, broken).unwrap();
-    path
+    let copy = |name: &str, changes: &[(&str, &str)]| {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(name);
+        let mut text = std::fs::read_to_string(shipped).unwrap();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{name} has no {from}");
+            text = text.replacen(from, to, 1);
+        }
+        std::fs::write(directory.join(name), text).unwrap();
+    };
+    let nic = format!("[[nic]]\ndefect = \"{defect}\"");
+    // A stream that cannot arrive must not be waited for to the end of TCP's patience.
+    copy("_two-gve.toml", &[("[[nic]]", &nic), ("timeout = \"15m\"", "timeout = \"100s\"")]);
+    let short = ("bytes = \"32M\"", "bytes = \"1M\"");
+    copy("gve-big-tcp.toml", &[short, short, ("mtu = [1500, 9000]", "mtu = [1500]")]);
+    directory.join("gve-big-tcp.toml")
 }

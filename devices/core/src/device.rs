@@ -5,7 +5,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::fault::{Fault, FaultError, FaultPoints, FaultStatus};
-use crate::{Context, Frame, Time};
+use crate::{Context, Frame, FrameId, Sizes, Time};
 
 /// A device model, as far as the bus that it is on makes no difference.
 ///
@@ -60,6 +60,18 @@ pub trait Device: std::fmt::Debug + Send {
 
     /// The faults that are in the device, and what each has hit so far.
     fn fault_status(&self) -> Vec<FaultStatus> {
+        Vec::new()
+    }
+
+    /// The sizes of all packets that the driver has handed to port number `port`, before any segmentation;
+    /// `None` from a device that does not count them.
+    fn handed_sizes(&self, _port: u16) -> Option<&Sizes> {
+        None
+    }
+
+    /// The frames inside: those that the device was given and has not settled yet. What is asked while the
+    /// machine runs, to tell frames that wait from frames that were lost.
+    fn frames_held(&self) -> Vec<FrameId> {
         Vec::new()
     }
 

@@ -23,6 +23,7 @@ mod frame;
 mod hypervisor;
 pub mod io;
 pub mod pci;
+mod sizes;
 pub mod testing;
 mod time;
 
@@ -35,4 +36,5 @@ pub use frame::{DropReason, Fate, Frame, FrameId};
 pub use hypervisor::{GeneralRegisters, HypervisorInterface, MsrFault};
 pub use nicvisor_memory as memory;
 pub use pci::PciDevice;
+pub use sizes::Sizes;
 pub use time::{Duration, Time};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
 use nicvisor_core::{
-    Context, Device, DeviceEvent, DropReason, EventKind, Frame, PciDevice, Port, RestoreError, Time,
+    Context, Device, DeviceEvent, DropReason, EventKind, Frame, FrameId, PciDevice, Port, RestoreError,
+    Sizes, Time,
 };
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
@@ -235,6 +236,20 @@ impl Device for Gve {
 
     fn fault_status(&self) -> Vec<FaultStatus> {
         self.state.faults.status()
+    }
+
+    fn handed_sizes(&self, _port: u16) -> Option<&Sizes> {
+        Some(&self.state.handed.sizes)
+    }
+
+    fn frames_held(&self) -> Vec<FrameId> {
+        self.state
+            .rx
+            .iter()
+            .flatten()
+            .flat_map(|queue| &queue.waiting)
+            .map(|arrival| arrival.frame.id)
+            .collect()
     }
 
     fn save(&self) -> Value {

@@ -35,6 +35,7 @@ pub struct Capture<M, W: Write> {
     file: PcapNgWriter<W>,
     interfaces: BTreeMap<Interface, u32>,
     failure: Option<io::Error>,
+    paused: bool,
 }
 
 /// What a captured packet is filed under.
@@ -56,7 +57,7 @@ impl<M: Medium, W: Write> Capture<M, W> {
             ..SectionHeaderBlock::default()
         };
         let file = PcapNgWriter::with_section_header(output, section).map_err(into_io_error)?;
-        Ok(Capture { medium, config, file, interfaces: BTreeMap::new(), failure: None })
+        Ok(Capture { medium, config, file, interfaces: BTreeMap::new(), failure: None, paused: false })
     }
 
     /// What has been written to.
@@ -73,7 +74,7 @@ impl<M: Medium, W: Write> Capture<M, W> {
         bytes: &[u8],
         comments: Vec<String>,
     ) {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.paused {
             return;
         }
         if let Err(error) = self.write(interface, direction, time, bytes, comments) {
@@ -172,6 +173,11 @@ impl<M: Medium, W: Write + Send> Medium for Capture<M, W> {
         self.record(Interface::Handed, OUTBOUND, finding.time, &finding.packet, vec![comment]);
     }
 
+    fn set_recording(&mut self, on: bool) {
+        self.paused = !on;
+        self.medium.set_recording(on);
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         if let Some(error) = self.failure.take() {
             return Err(error);
@@ -253,6 +259,8 @@ mod tests {
         let mut finding = Finding::new(rule, Time::from_nanos(3_000_000_000), "at 54");
         finding.device = "gve0".into();
         finding.packet = vec![7; 60];
+        capture.record_finding(&finding);
+        capture.set_recording(false);
         capture.record_finding(&finding);
         capture.finish().unwrap();
         assert!(capture.network().ledger().balance().is_balanced());

@@ -1,7 +1,6 @@
 //! Counters and histograms: what was on the wire, and what drivers handed to their devices.
 
-use std::collections::BTreeMap;
-
+pub use nicvisor_core::Sizes;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::IpVersion;
@@ -92,73 +91,12 @@ impl HandedStats {
     }
 }
 
-/// A histogram of sizes: by power of two, and exact for the sizes seen first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sizes {
-    /// How many sizes have this many bits: entry `n` counts sizes from `2^(n-1)` up to but not including `2^n`.
-    pub by_bits: Vec<u64>,
-    /// How many there were of each size, for at most [`Sizes::EXACT`] different ones.
-    pub exact: BTreeMap<u32, u64>,
-    /// Sizes that found no place in [`Self::exact`].
-    pub inexact: u64,
-}
-
-impl Sizes {
-    /// How many different sizes are kept exactly. The guest decides about sizes, so there must be a bound.
-    pub const EXACT: usize = 2048;
-
-    /// Counts one size.
-    pub fn record(&mut self, size: usize) {
-        let bits = (usize::BITS - size.leading_zeros()) as usize;
-        if self.by_bits.len() <= bits {
-            self.by_bits.resize(bits + 1, 0);
-        }
-        self.by_bits[bits] += 1;
-        let room = self.exact.len() < Sizes::EXACT;
-        match u32::try_from(size) {
-            Ok(size) if room || self.exact.contains_key(&size) => *self.exact.entry(size).or_default() += 1,
-            _ => self.inexact += 1,
-        }
-    }
-
-    /// How many sizes were counted.
-    pub fn count(&self) -> u64 {
-        self.by_bits.iter().sum()
-    }
-}
-
 /// Packets longer than this are BIG TCP: Linux's GSO_LEGACY_MAX_SIZE.
 pub const BIG: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_fall_between_powers_of_two() {
-        let mut sizes = Sizes::default();
-        for size in [0, 1, 2, 3, 4, 1023, 1024, 524_280] {
-            sizes.record(size);
-        }
-        let expected = [(0, 1), (1, 1), (2, 2), (3, 1), (10, 1), (11, 1), (19, 1)];
-        for (bits, count) in sizes.by_bits.iter().enumerate() {
-            let expected = expected.iter().find(|(at, _)| *at == bits).map_or(0, |(_, count)| *count);
-            assert_eq!(*count, expected, "{bits} bits");
-        }
-    }
-
-    #[test]
-    fn exact_sizes_are_bounded_and_nothing_is_lost() {
-        let mut sizes = Sizes::default();
-        for size in 0..2 * Sizes::EXACT {
-            sizes.record(size);
-            sizes.record(7);
-        }
-        assert_eq!(sizes.exact.len(), Sizes::EXACT);
-        assert_eq!(sizes.exact[&7], 2 * Sizes::EXACT as u64 + 1);
-        assert_eq!(sizes.inexact, Sizes::EXACT as u64);
-        assert_eq!(sizes.count(), sizes.exact.values().sum::<u64>() + sizes.inexact);
-    }
 
     #[test]
     fn big_packets_are_counted_by_version() {

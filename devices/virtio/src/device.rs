@@ -1,6 +1,6 @@
 //! What a virtio device is to the transport.
 
-use nicvisor_core::{Frame, Port, RestoreError, Time};
+use nicvisor_core::{Frame, FrameId, Port, RestoreError, Sizes, Time};
 use serde_json::Value;
 
 use crate::Queues;
@@ -69,6 +69,16 @@ pub trait VirtioDevice: std::fmt::Debug + Send {
 
     /// See [`nicvisor_core::Device::counters`].
     fn counters(&self) -> Vec<(String, u64)>;
+
+    /// See [`nicvisor_core::Device::handed_sizes`].
+    fn handed_sizes(&self, _port: u16) -> Option<&Sizes> {
+        None
+    }
+
+    /// See [`nicvisor_core::Device::frames_held`].
+    fn frames_held(&self) -> Vec<FrameId> {
+        Vec::new()
+    }
 
     /// See [`nicvisor_core::Device::save`].
     fn save(&self) -> Value;

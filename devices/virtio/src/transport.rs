@@ -1,7 +1,7 @@
 //! The PCI transport: registers, feature negotiation, queue set-up (virtio 1.2, section 4.1).
 
 use nicvisor_core::pci::{Bar, BarKind, Doorbell, Identity};
-use nicvisor_core::{Context, Device, Frame, PciDevice, Port, RestoreError, Time};
+use nicvisor_core::{Context, Device, Frame, FrameId, PciDevice, Port, RestoreError, Sizes, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtio_queue::{Queue, QueueT};
@@ -297,6 +297,14 @@ impl<D: VirtioDevice> Device for VirtioPci<D> {
 
     fn counters(&self) -> Vec<(String, u64)> {
         self.device.counters()
+    }
+
+    fn handed_sizes(&self, port: u16) -> Option<&Sizes> {
+        self.device.handed_sizes(port)
+    }
+
+    fn frames_held(&self) -> Vec<FrameId> {
+        self.device.frames_held()
     }
 
     fn save(&self) -> Value {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{Outcome, OutcomeTable, Verdict};
 
-/// One outcome: a line, and below it what failed.
+/// One outcome: a line, and below it what failed and the tables.
 pub fn human(outcome: &Outcome) -> String {
     let word = match outcome.verdict {
         Verdict::Pass => "pass",
@@ -23,7 +23,47 @@ pub fn human(outcome: &Outcome) -> String {
         let failure = check.failure.as_deref().unwrap_or_default().replace('\n', "\n           ");
         let _ = writeln!(text, "       not: {}\n           {failure}", check.name);
     }
+    outcome.tables.iter().for_each(|table| text.push_str(&show(table)));
     text
+}
+
+/// A table with its columns lined up, numbers to the right.
+fn show(table: &OutcomeTable) -> String {
+    let mut lines = vec![table.columns.clone()];
+    for (name, values) in &table.rows {
+        let cells = values.iter().map(|value| value.map_or("-".into(), number));
+        lines.push(std::iter::once(name.clone()).chain(cells).collect());
+    }
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let mut text = format!("\n       {}\n", table.title);
+    for line in &lines {
+        let mut row = String::from("       ");
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 { write!(row, "{cell:<width$}") } else { write!(row, "  {cell:>width$}") };
+        }
+        let _ = writeln!(text, "{}", row.trim_end());
+    }
+    text.push('\n');
+    text
+}
+
+/// Large numbers whole and in groups of three digits, small ones with what matters behind the point.
+fn number(value: f64) -> String {
+    if value.abs() < 100.0 && value.fract() != 0.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if value <= -0.5 { format!("-{grouped}") } else { grouped }
 }
 
 #[cfg(test)]
@@ -39,5 +79,26 @@ mod tests {
         assert!(text.starts_with("FAIL   bad"), "{text}");
         assert!(text.contains("not: it ends\n           a < b\n           & \"c\"\n"), "{text}");
         assert!(!text.contains("it starts"), "{text}");
+    }
+
+    #[test]
+    fn tables_are_lined_up() {
+        let table = OutcomeTable {
+            title: "TCP_RR".into(),
+            columns: ["gso_max_size", "MIN us", "tps"].map(str::to_owned).to_vec(),
+            rows: vec![
+                ("64K".into(), vec![Some(93.25), Some(6973.4)]),
+                ("80K".into(), vec![Some(-0.5), None]),
+            ],
+        };
+        let expected = "
+       TCP_RR
+       gso_max_size  MIN us    tps
+       64K            93.25  6,973
+       80K            -0.50      -
+
+";
+        assert_eq!(show(&table), expected);
+        assert_eq!(number(1_234_567.0), "1,234,567");
     }
 }

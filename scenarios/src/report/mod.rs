@@ -24,15 +24,14 @@ mod testing {
 
     /// One scenario that passes and one that fails with a text that needs escaping.
     pub(super) fn outcomes() -> Vec<Outcome> {
-        let outcome = |scenario: &str, verdict, checks| Outcome {
-            scenario: scenario.into(),
+        let outcome = |name: &str, verdict, checks| Outcome {
+            scenario: name.into(),
             kernel: "debian:6.12.117".into(),
             verdict,
             checks,
-            findings: Vec::new(),
-            counters: Vec::new(),
             host_seconds: 12.34,
             guest_seconds: 1.5,
+            ..Outcome::new(&crate::Scenario::default())
         };
         vec![
             outcome("good", Verdict::Pass, vec![Check::pass("it works")]),

@@ -173,9 +173,18 @@ pub(super) struct TestArguments {
     /// Write captures, guest logs and reports into this directory.
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
-    /// Only list the scenarios.
+    /// Only list the scenarios: each case of each file.
     #[arg(long)]
     pub(super) list: bool,
+    /// Only those with this text in their name, as --list shows it.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) filter: Option<String>,
+    /// How many guests run at the same time; as many as the host has CPUs if nothing is said.
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub(super) jobs: Option<usize>,
+    /// Print the JSON Schema of scenario files, for editors.
+    #[arg(long)]
+    pub(super) schema: bool,
     #[command(flatten)]
     pub(super) guest: GuestArguments,
 }
@@ -257,6 +266,11 @@ impl BuildArguments {
         let given = self.kernel.clone().or_else(|| self.named.clone());
         given.unwrap_or_else(|| DEFAULT_KERNEL.parse().expect("the default is a kernel's name"))
     }
+}
+
+/// A number of workers.
+fn jobs(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
 /// The kernel of those who do not name one.

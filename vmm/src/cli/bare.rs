@@ -39,7 +39,7 @@ pub(super) fn run(
     }
     let (medium, capture) = capture::network(arguments.capture.as_deref())?;
     let mut machine = Machine::new(machine_config(&arguments.guest), medium).map_err(BootError::from)?;
-    add_nics(&mut machine, &number_nics(&arguments.nics)?)?;
+    add_nics(&mut machine, &number_nics(&arguments.nics)?, &[])?;
     let entry = machine.boot(kernel, &arguments.guest.append, None).map_err(BootError::from)?;
     let chosen = arguments.guest.choice()?.carry_out(&mut machine).map_err(BootError::from)?;
     let Chosen { mut accelerator, reason, warning, .. } = chosen;

@@ -37,6 +37,8 @@ pub(super) struct Order<'a> {
     pub(super) modules: &'a [String],
     pub(super) root: Option<&'a PathBuf>,
     pub(super) nics: &'a [NicSpec],
+    /// The NICs of other guests on the same medium that come before, in names and addresses.
+    pub(super) nics_before: Vec<NicSpec>,
     pub(super) faults: &'a [FaultArgument],
     pub(super) guest: &'a GuestArguments,
     pub(super) medium: SharedMedium,
@@ -67,7 +69,8 @@ pub(super) fn number_nics(nics: &[NicSpec]) -> Result<Vec<NicSpec>, Failure> {
 
 /// Fetches what is missing, boots, and loads the drivers.
 pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
-    let nics = number_nics(order.nics)?;
+    let mut nics = number_nics(&[&order.nics_before[..], order.nics].concat())?;
+    let nics = nics.split_off(order.nics_before.len());
     let accel = order.guest.choice()?;
     let kernel = store.kernel(order.kernel)?;
     let modules: Vec<String> =
@@ -91,6 +94,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         machine: machine_config(order.guest),
         accel,
         nics: nics.clone(),
+        nics_before: order.nics_before,
         medium: order.medium,
         verbose: order.guest.verbose,
         deadline: order.timeout.map(|timeout| started + timeout),

@@ -39,6 +39,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
         modules: &[],
         root: arguments.root.as_ref(),
         nics: &arguments.nics,
+        nics_before: Vec::new(),
         faults: &arguments.faults,
         guest: &arguments.guest,
         medium,

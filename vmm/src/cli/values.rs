@@ -11,7 +11,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        scenarios::load::parse_size(text)
+        scenarios::units::parse_size(text)
             .map(Size)
             .ok_or_else(|| format!("{text:?} is not a size: write a number with K, M or G, such as 512M"))
     }

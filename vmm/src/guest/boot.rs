@@ -36,6 +36,8 @@ pub struct Plan {
     pub accel: Choice,
     /// The NICs, in order.
     pub nics: Vec<NicSpec>,
+    /// The NICs of other guests on the same medium whose names come before.
+    pub nics_before: Vec<NicSpec>,
     /// What the frames go through.
     pub medium: SharedMedium,
     /// Whether the kernel's log is shown as it comes.
@@ -59,7 +61,7 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     let agent_link = machine.network().add_link(LinkConfig::named("none"));
     let agent =
         machine.add_device("agent", Box::new(VirtioPci::new(VirtioConsole::for_agent())), agent_link)?;
-    add_nics(&mut machine, &plan.nics)?;
+    add_nics(&mut machine, &plan.nics, &plan.nics_before)?;
     let Chosen { mut accelerator, reason, warning, slowdown, leaky } = plan.accel.carry_out(&mut machine)?;
     let command_line = command_line(plan.verbose, slowdown >= SLOW, leaky, &plan.append);
     let entry = machine.boot(&kernel, &command_line, Some(&initramfs))?;
@@ -85,9 +87,11 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     })
 }
 
-/// Puts the NICs on the bus, and on links that carry what the largest of their MTUs asks for.
-pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec]) -> Result<(), BootError> {
+/// Puts the NICs on the bus, and on links that carry what the largest of their MTUs asks for. They are named by
+/// their kind and number, counted from those `before`.
+pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec], before: &[NicSpec]) -> Result<(), BootError> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    before.iter().for_each(|nic| *counts.entry(nic.kind()).or_default() += 1);
     for nic in nics {
         let mut network = machine.network();
         let mtu = usize::from(nic.mtu());

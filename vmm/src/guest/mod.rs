@@ -20,7 +20,8 @@ use agent_protocol::{
     Channel, Command, Event, Exit, JobId, KernelLine, ModuleRequest, Power, RequestId, Session,
 };
 use nicvisor_core::fault::{Fault, FaultError};
-use nicvisor_core::{DeviceId, Finding, Time};
+use nicvisor_core::{DeviceId, EventKinds, Finding, Time};
+use nicvisor_net::network::{Network, PortId};
 use nicvisor_virtio::AGENT_PORT;
 
 use lockstep::Turn;
@@ -30,9 +31,11 @@ pub(crate) use boot::add_nics;
 pub use boot::{BootError, COMMAND_LINE, Plan, boot};
 pub use console::Console;
 pub use ending::{Ending, Trouble};
+pub use lab::GuestLab;
+pub(crate) use lab::lab_error;
 
 use crate::accel::{Accelerator, Patience, RunControl, RunEvent, Statistics};
-use crate::machine::{CpuReport, HostOutput, Machine};
+use crate::machine::{CpuReport, HostOutput, Machine, Observed};
 
 /// A guest that has been started.
 pub struct Guest {
@@ -178,6 +181,22 @@ impl Guest {
         &self.machine
     }
 
+    /// From now on devices tell about events of these kinds, and of no others.
+    pub fn listen(&mut self, kinds: EventKinds) {
+        self.machine.listen(kinds);
+    }
+
+    /// What happened to the devices since the last call, of the kinds that are listened to.
+    pub fn take_events(&mut self) -> Vec<Observed> {
+        self.machine.take_events()
+    }
+
+    /// Tells the device behind `port`, if it is one of this guest's, that its link's state has changed.
+    pub fn link_changed(&mut self, port: PortId, up: bool) {
+        let now = self.now();
+        self.machine.link_changed(now, port, up);
+    }
+
     /// Injects a fault into the device that reports call `name`.
     ///
     /// # Errors
@@ -246,24 +265,18 @@ impl Guest {
 
     /// Device and link counters, in a stable order: `DEVICE.COUNTER` and `link.DEVICE.COUNTER`.
     pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut counters = self.device_counters();
+        counters.extend(link_counters(&self.machine.network()));
+        counters
+    }
+
+    /// The counters of the guest's own devices: `DEVICE.COUNTER`.
+    pub fn device_counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
         for id in self.machine.devices() {
             let Some(device) = self.machine.device(id) else { continue };
             let (name, own) = (self.machine.device_name(id), device.counters());
             counters.extend(own.into_iter().map(|(counter, value)| (format!("{name}.{counter}"), value)));
-        }
-        let network = self.machine.network();
-        for port in network.ports() {
-            let Some(traffic) = network.counters(port) else { continue };
-            let name = network.port_name(port);
-            for (counter, value) in [
-                ("sent_frames", traffic.sent_frames),
-                ("sent_bytes", traffic.sent_bytes),
-                ("received_frames", traffic.received_frames),
-                ("received_bytes", traffic.received_bytes),
-            ] {
-                counters.push((format!("link.{name}.{counter}"), value));
-            }
         }
         counters
     }
@@ -372,6 +385,20 @@ impl Guest {
             .map(|cpu| CpuReport::new(cpu, self.accelerator.cpu_state(cpu), self.machine.ram(), &symbols))
             .collect()
     }
+}
+
+/// What every port sent and received, by name: `link.PORT.COUNTER`.
+fn link_counters(network: &Network) -> Vec<(String, u64)> {
+    let mut counters = Vec::new();
+    for port in network.ports() {
+        let Some(traffic) = network.counters(port) else { continue };
+        let name = network.port_name(port);
+        let values =
+            [traffic.sent_frames, traffic.sent_bytes, traffic.received_frames, traffic.received_bytes];
+        let named = scenarios::LINK_COUNTERS.iter().zip(values);
+        counters.extend(named.map(|(counter, value)| (format!("link.{name}.{counter}"), value)));
+    }
+    counters
 }
 
 /// Bytes that may wait for the agent inside the console device.

@@ -25,7 +25,11 @@ impl Default for MachineConfig {
 }
 
 impl MachineConfig {
-    pub(super) fn check(&self) -> Result<(), MachineError> {
+    /// Whether there can be such a machine.
+    ///
+    /// # Errors
+    /// Says what is wrong and what is possible.
+    pub fn check(&self) -> Result<(), MachineError> {
         if !(1..=MOST_CPUS).contains(&self.cpus) {
             return Err(MachineError::Cpus { cpus: self.cpus });
         }

@@ -119,9 +119,13 @@ impl Machine {
 
     /// Plugs or unplugs a network port, and tells its device when that changes the link's state.
     pub fn set_port_link(&mut self, now: Time, port: PortId, up: bool) {
-        if !self.network().set_port(port, up) {
-            return;
+        if self.network().set_port(port, up) {
+            self.link_changed(now, port, up);
         }
+    }
+
+    /// Tells the device behind `port`, if it is one of this machine's, that its link's state has changed.
+    pub fn link_changed(&mut self, now: Time, port: PortId, up: bool) {
         if let Some(&(id, index)) = self.ports.get(&port) {
             self.call(now, id, |function, context| function.set_link(context, index, up));
         }

@@ -25,6 +25,9 @@ pub trait Medium: Send {
     /// A device reports a broken rule: for layers that keep evidence.
     fn record_finding(&mut self, _finding: &Finding) {}
 
+    /// Begins or ends a stretch in which layers write down what they see. They begin with it.
+    fn set_recording(&mut self, _on: bool) {}
+
     /// The run is over: layers that write something down finish it.
     ///
     /// # Errors

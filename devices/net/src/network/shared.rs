@@ -43,6 +43,11 @@ impl SharedMedium {
         self.lock().record_finding(finding);
     }
 
+    /// See [`Medium::set_recording`].
+    pub fn set_recording(&self, on: bool) {
+        self.lock().set_recording(on);
+    }
+
     /// See [`Medium::finish`].
     ///
     /// # Errors

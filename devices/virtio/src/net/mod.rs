@@ -11,7 +11,7 @@ mod wire;
 
 use std::collections::VecDeque;
 
-use nicvisor_core::{DropReason, Fate, Frame, Port, RestoreError};
+use nicvisor_core::{DropReason, Fate, Frame, FrameId, Port, RestoreError, Sizes};
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -220,6 +220,14 @@ impl VirtioDevice for Net {
             ("rx_dropped", rx_dropped),
         ];
         counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn handed_sizes(&self, _port: u16) -> Option<&Sizes> {
+        Some(&self.state.handed.sizes)
+    }
+
+    fn frames_held(&self) -> Vec<FrameId> {
+        self.state.waiting.iter().flatten().map(|frame| frame.id).collect()
     }
 
     fn save(&self) -> Value {

@@ -117,6 +117,7 @@ fn a_frame_takes_as_many_buffers_as_it_needs() {
     driver.add(RX, Err(200));
     receive(&mut driver, 7, frame.clone());
     assert!(driver.used(RX).is_empty() && driver.effects().fates.is_empty(), "not enough room yet");
+    assert_eq!(driver.device.frames_held(), [FrameId(7)]);
     for _ in 0..3 {
         driver.add(RX, Err(200));
     }
@@ -126,6 +127,7 @@ fn a_frame_takes_as_many_buffers_as_it_needs() {
     assert_eq!(usize::from(u16::from_le_bytes([bytes[10], bytes[11]])), used.len());
     assert_eq!(bytes[Header::LENGTH..], frame);
     assert_eq!(driver.effects().fates, [(FrameId(7), Fate::Delivered)]);
+    assert_eq!(driver.device.frames_held(), []);
 }
 
 #[test]

@@ -230,7 +230,7 @@ impl Accelerator for Soft {
                     PowerEvent::DebugExit(status) => RunEvent::DebugExit(status),
                 };
             }
-            if machine.has_output() {
+            if machine.has_output() || machine.has_events() {
                 return RunEvent::Output;
             }
             if control.until.is_some_and(|until| now >= until) {

@@ -1,0 +1,147 @@
+//! Waiting.
+
+use nicvisor_core::{Duration, Time};
+
+use super::branch::Needs;
+use super::measure::Before;
+use super::title::waited_for;
+use super::world::World;
+use crate::judge::{counter_value, judge_run};
+use crate::model::{Statuses, Wait};
+use crate::outcome::Check;
+
+/// Something that is waited for.
+pub(super) struct Waiting<'a> {
+    wait: &'a Wait,
+    began: Time,
+    /// Counters when the wait began.
+    before: Vec<(String, u64)>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(wait: &'a Wait, world: &World<'a>) -> Waiting<'a> {
+        Waiting { wait, began: world.lab.now(), before: world.lab.counters() }
+    }
+
+    /// The checks that go with it once it has happened.
+    pub(super) fn poll(&self, world: &mut World<'a>) -> Option<Vec<Check>> {
+        let wait = self.wait;
+        let name = wait.job.as_ref().map(|name| name.get_ref().as_str());
+        match name {
+            Some(name) if wait.output.is_none() => judge_job(name, world),
+            _ => self.has_happened(name.and_then(|name| world.named_job(name)), world).then(Vec::new),
+        }
+    }
+
+    fn has_happened(&self, job: Option<crate::lab::Job>, world: &World<'a>) -> bool {
+        let wait = self.wait;
+        if let Some(output) = &wait.output {
+            return world.has_output(output, job);
+        }
+        if let Some(log) = &wait.log {
+            let guest = world.scenario.guest_index(wait.guest.as_ref().map(|name| name.get_ref().as_str()));
+            return world.lab.log(guest.unwrap_or(0)).contains(log.as_str());
+        }
+        if let Some(event) = &wait.event {
+            return world.watches().seen(event) >= event.count;
+        }
+        if let Some(frames) = &wait.frames {
+            let from = frames.from.as_ref().map_or("", |port| port.get_ref());
+            return self.sent(from, world) >= frames.count;
+        }
+        if let Some(counter) = &wait.counter {
+            let name = counter.name.get_ref();
+            let now = counter_value(name, &world.lab.counters()).unwrap_or(0);
+            let before = counter_value(name, &self.before).unwrap_or(0);
+            return match (counter.at_least, counter.more) {
+                (Some(bound), _) => now >= bound,
+                (None, more) => now >= before + more.unwrap_or(0),
+            };
+        }
+        wait.time.is_none_or(|time| world.lab.now() >= self.began + time.0)
+    }
+
+    /// Frames that `port` (all of them if empty) has sent since the wait began.
+    fn sent(&self, port: &str, world: &World<'_>) -> u64 {
+        let mut sent = 0;
+        for traffic in world.lab.traffic() {
+            if port.is_empty() || crate::vocabulary::matches(port, &traffic.port) {
+                let name = format!("link.{}.sent_frames", traffic.port);
+                sent += traffic.sent_frames
+                    - counter_value(&name, &self.before).unwrap_or(0).min(traffic.sent_frames);
+            }
+        }
+        sent
+    }
+
+    /// Says what was waited for, and what happened instead.
+    pub(super) fn what_happened(&self, world: &World<'_>) -> String {
+        let mut text = format!("{} did not come about", waited_for(self.wait));
+        if let Some(counter) = &self.wait.counter {
+            let value = counter_value(counter.name.get_ref(), &world.lab.counters());
+            text.push_str(
+                &value.map_or("; there is no such counter".into(), |value| format!("; it is {value}")),
+            );
+        }
+        let changed: Vec<String> = world
+            .lab
+            .counters()
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let before = counter_value(&name, &self.before).unwrap_or(0);
+                (value > before).then(|| format!("{name} +{}", value - before))
+            })
+            .collect();
+        text.push_str("\nmeanwhile: ");
+        text.push_str(&some_of(&changed, "no counter changed"));
+        if let Some(event) = &self.wait.event {
+            let seen = world.watches().seen(event);
+            let others = world.watches().others_seen(event);
+            text.push_str(&format!(
+                "\nit came {seen} times; of its kind came {}",
+                some_of(&others, "nothing")
+            ));
+        }
+        if let Some(line) = world.last_output() {
+            text.push_str(&format!("\nthe last output is {line:?}"));
+        }
+        text
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let wait = self.wait;
+        let polling = match wait.log {
+            Some(_) => Some(LOG_INTERVAL),
+            None => (wait.frames.is_some() || wait.counter.is_some()).then_some(COUNTER_INTERVAL),
+        };
+        Needs { deadline: wait.time.map(|time| self.began + time.0), polling }
+    }
+}
+
+/// The checks of a background command that has ended; `None` while it runs.
+fn judge_job(name: &str, world: &mut World<'_>) -> Option<Vec<Check>> {
+    let (job, step, stopped) = world.named(name)?;
+    let result = world.job(job).filter(|state| state.ended)?.result.clone();
+    let mut step = step.clone();
+    // A command that was told to end ends with the signal's status.
+    if stopped && step.status.is_none() {
+        step.status = Some(Statuses(vec![result.status]));
+    }
+    let mut checks = judge_run(&step, name, &result);
+    checks.extend(Before::default().measure(&step, name, Some(&result.stdout), world));
+    Some(checks)
+}
+
+fn some_of(all: &[String], none: &str) -> String {
+    match all.len() {
+        0 => none.to_owned(),
+        count if count <= MOST_NAMED => all.join(", "),
+        count => format!("{}, and {} more", all[..MOST_NAMED].join(", "), count - MOST_NAMED),
+    }
+}
+
+const MOST_NAMED: usize = 12;
+/// How often counters are looked at, in virtual time.
+const COUNTER_INTERVAL: Duration = Duration::from_micros(100);
+/// The same for a kernel's log, which is longer.
+const LOG_INTERVAL: Duration = Duration::from_millis(10);

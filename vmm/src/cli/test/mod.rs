@@ -1,0 +1,110 @@
+//! `nicvisor test`.
+
+mod files;
+mod job;
+mod live;
+mod pool;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use scenarios::{Outcome, Scenario, Verdict, report};
+
+use super::args::{Format, TestArguments};
+use super::failure::{FAILED, Failure};
+use super::prepare::open_store;
+use super::report::{check_writable, say, write_whole};
+use super::run::catch_signals;
+use job::Job;
+use live::Live;
+
+pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
+    if arguments.schema {
+        let schema =
+            serde_json::to_string_pretty(&scenarios::schema::schema()).expect("schemas are plain data");
+        say(&(schema + "\n"))?;
+        return Ok(0);
+    }
+    // All that can be wrong with what was asked is said before the first guest boots.
+    let scenarios = load(arguments)?;
+    let jobs: Vec<Job<'_>> =
+        scenarios.iter().map(|scenario| Job::new(arguments, scenario)).collect::<Result<_, _>>()?;
+    if arguments.list {
+        for scenario in &scenarios {
+            let description = scenario.description.trim();
+            say(&format!("{} on {}  {description}\n", scenario.name, scenario.kernel))?;
+        }
+        return Ok(0);
+    }
+    if let Some(directory) = &arguments.report {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| Failure::Write { path: directory.clone(), source })?;
+        check_writable(&directory.join("results.json"))?;
+    }
+    let store = open_store(&arguments.guest.store)?;
+    let interrupted = catch_signals();
+    let live = Live::new();
+    let mut outcomes = Vec::new();
+    let carry_out = |job: &Job<'_>| job.carry_out(&store, &interrupted, &live);
+    let result = pool::run(&jobs, arguments.jobs, &interrupted, carry_out, &mut |outcome: Outcome| {
+        if arguments.format == Format::Human {
+            live.say(&report::human(&outcome))?;
+        }
+        outcomes.push(outcome);
+        Ok(())
+    });
+    live.finish();
+    // What there is until now is written down even if something stopped the rest.
+    let status = conclude(arguments, &outcomes, interrupted.load(Ordering::Relaxed))?;
+    result.map(|()| status)
+}
+
+fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) -> Result<u8, Failure> {
+    let passed = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Pass).count();
+    let failed = outcomes.len() - passed;
+    say(&match arguments.format {
+        Format::Human => format!("{passed} passed, {failed} failed\n"),
+        Format::Ktap => report::ktap(outcomes),
+        Format::Json => report::json(outcomes),
+        Format::Junit => report::junit(outcomes),
+    })?;
+    if let Some(directory) = &arguments.report {
+        write_whole(&directory.join("results.json"), report::json(outcomes).as_bytes())?;
+        write_whole(&directory.join("results.xml"), report::junit(outcomes).as_bytes())?;
+    }
+    Ok(match (interrupted, failed) {
+        (true, _) => 130,
+        (false, 0) => 0,
+        (false, _) => FAILED,
+    })
+}
+
+fn load(arguments: &TestArguments) -> Result<Vec<Scenario>, Failure> {
+    let paths = if arguments.paths.is_empty() { vec![default_scenarios()?] } else { arguments.paths.clone() };
+    let kernels: Vec<String> = arguments.kernels.iter().map(ToString::to_string).collect();
+    let mut loaded = Vec::new();
+    for path in scenarios::discover(&paths)? {
+        loaded.extend(scenarios::load(&path, &kernels)?);
+    }
+    scenarios::check_names(&loaded)?;
+    if let Some(filter) = &arguments.filter {
+        loaded
+            .retain(|scenario| format!("{} on {}", scenario.name, scenario.kernel).contains(filter.as_str()));
+        if loaded.is_empty() {
+            let help = "nicvisor test --list shows all names";
+            return Err(Failure::Usage(format!("no scenario's name has {filter:?} in it"), help.into()));
+        }
+    }
+    Ok(loaded)
+}
+
+/// The project's own scenarios: in the directory where the program runs, or where it was built.
+fn default_scenarios() -> Result<PathBuf, Failure> {
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    [PathBuf::from("scenarios"), built_in].into_iter().find(|path| path.is_dir()).ok_or_else(|| {
+        Failure::Usage(
+            "there is no directory scenarios here".into(),
+            "name scenario files or directories".into(),
+        )
+    })
+}
