@@ -10,6 +10,9 @@ fn main() -> Result<(), ImageError> {
     let store = Store::open(StoreOptions::default())?;
     let kernel = store.kernel(&name.parse()?)?;
     let initramfs = store.initramfs(&kernel, &options)?;
-    println!("{}\n{}", kernel.vmlinuz.display(), initramfs.path.display());
+    println!("{}", kernel.vmlinuz.display());
+    for layer in initramfs.layers {
+        println!("{}", layer.display());
+    }
     Ok(())
 }

@@ -1,9 +1,13 @@
 //! The directory on disk: its lock, and how entries come to be.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::SystemTime,
 };
 
 use sha2::{Digest, Sha256};
@@ -15,6 +19,42 @@ use crate::{ImageError, ProgressStyle};
 #[derive(Debug)]
 pub(crate) struct Cache {
     root: PathBuf,
+}
+
+/// Entries that this process uses. As long as it is there, nobody removes them.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    held: Mutex<BTreeMap<PathBuf, File>>,
+}
+
+impl Uses {
+    /// Marks an entry as used, now and until the end. False if it is not there (any more).
+    pub(crate) fn hold(&self, entry: &Path) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if !held.contains_key(entry) {
+            let Ok(file) = File::open(entry) else { return false };
+            // A file system without locks has no protection, and is no reason not to work.
+            let _ = file.lock_shared();
+            // It may have been removed in between.
+            if !is_same(&file, entry) {
+                return false;
+            }
+            // The age of an entry is counted from its last use.
+            let _ = file.set_modified(SystemTime::now());
+            held.insert(entry.to_owned(), file);
+        }
+        true
+    }
+}
+
+/// One entry of the cache, as far as its room and age go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) path: PathBuf,
+    /// Bytes on disk.
+    pub(crate) size: u64,
+    /// When it was last used.
+    pub(crate) used: SystemTime,
 }
 
 /// Held by whoever changes the cache. Released when dropped, and by the kernel if the process dies.
@@ -82,6 +122,35 @@ impl Cache {
         publish().map_err(ImageError::cache(target))
     }
 
+    /// The entries in a directory of the cache.
+    pub(crate) fn entries(&self, directory: &str) -> Vec<Entry> {
+        let listing = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
+        let entries = listing.filter_map(|entry| {
+            let used = entry.metadata().and_then(|metadata| metadata.modified()).ok()?;
+            Some(Entry { size: size_of(&entry.path()), path: entry.path(), used })
+        });
+        entries.collect()
+    }
+
+    /// Removes an entry; false if somebody uses it.
+    pub(crate) fn remove(&self, _lock: &Lock, entry: &Path) -> Result<bool, ImageError> {
+        let Ok(file) = File::open(entry) else { return Ok(true) };
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(false);
+        }
+        // What is half removed must not look like an entry.
+        let unfinished = self.path(UNFINISHED);
+        let aside = unfinished.join("removed");
+        let remove = || {
+            fs::create_dir_all(&unfinished)?;
+            remove(&aside)?;
+            fs::rename(entry, &aside)?;
+            remove(&aside)
+        };
+        remove().map_err(ImageError::cache(entry))?;
+        Ok(true)
+    }
+
     /// Writes a file of the cache as a whole.
     pub(crate) fn write(&self, lock: &Lock, target: &Path, contents: &[u8]) -> Result<(), ImageError> {
         let workspace = self.workspace(lock)?;
@@ -107,6 +176,24 @@ pub(crate) fn sha256_file(path: &Path) -> io::Result<String> {
             length => hash.update(&buffer[..length]),
         }
     }
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(one), Ok(other)) => identity(one) == identity(other),
+        _ => false,
+    }
+}
+
+/// Bytes on disk of a file, or of a directory with all that is in it.
+pub(crate) fn size_of(path: &Path) -> u64 {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
+    let own = metadata.blocks() * 512;
+    if !metadata.is_dir() {
+        return own;
+    }
+    own + fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size_of(&entry.path())).sum::<u64>()
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -171,6 +258,25 @@ mod tests {
         fs::write(finished.join("new"), "").unwrap();
         cache.publish(&lock, &finished, &target).unwrap();
         assert!(target.join("new").exists() && !target.join("old").exists());
+    }
+
+    #[test]
+    fn an_entry_in_use_is_not_removed() {
+        let (_directory, cache) = cache();
+        let lock = cache.lock(ProgressStyle::Silent).unwrap();
+        let entry = cache.path("kernels/one");
+        fs::create_dir_all(entry.join("boot")).unwrap();
+        fs::write(entry.join("boot/vmlinuz"), vec![1; 10_000]).unwrap();
+        let uses = Uses::default();
+        assert!(uses.hold(&entry) && uses.hold(&entry));
+        assert!(!cache.remove(&lock, &entry).unwrap() && entry.is_dir());
+        let listed = cache.entries("kernels");
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].size >= 10_000 && listed[0].used.elapsed().unwrap().as_secs() < 60);
+        drop(uses);
+        assert!(cache.remove(&lock, &entry).unwrap() && !entry.exists());
+        assert!(!Uses::default().hold(&entry));
+        assert!(cache.remove(&lock, &entry).unwrap());
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(crate) struct Archive {
     entries: BTreeMap<String, Entry>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     Directory { mode: u32 },
     File { mode: u32, contents: Vec<u8> },
@@ -43,6 +43,13 @@ impl Archive {
     /// Whether there is an entry at this path.
     pub(crate) fn contains(&self, path: &str) -> bool {
         self.entries.contains_key(normalise(path))
+    }
+
+    /// What has to be unpacked on top of `base` to get this one. All that `base` has is in this one, too.
+    pub(crate) fn on_top_of(&self, base: &Archive) -> Archive {
+        let differs = |(path, entry): &(&String, &Entry)| base.entries.get(*path) != Some(entry);
+        let entries = self.entries.iter().filter(differs);
+        Archive { entries: entries.map(|(path, entry)| (path.clone(), entry.clone())).collect() }
     }
 
     /// The archive's bytes.
@@ -137,6 +144,20 @@ mod tests {
         assert_eq!(&bytes[124..130], b"070701");
         assert_eq!(bytes.len() % 4, 0);
         assert!(bytes.windows(11).any(|window| window == b"TRAILER!!!\0"));
+    }
+
+    #[test]
+    fn a_layer_has_what_is_new_and_what_is_different() {
+        let mut base = Archive::default();
+        base.file("etc/one", 0o644, b"1".to_vec());
+        base.file("etc/two", 0o644, b"2".to_vec());
+        let mut whole = Archive::default();
+        whole.file("etc/one", 0o644, b"1".to_vec());
+        whole.file("etc/two", 0o755, b"2".to_vec());
+        whole.file("mnt/three", 0o644, b"3".to_vec());
+        let layer = whole.on_top_of(&base);
+        assert_eq!(layer.entries.keys().collect::<Vec<_>>(), ["etc/two", "mnt", "mnt/three"]);
+        assert!(base.on_top_of(&base).entries.is_empty());
     }
 
     #[test]

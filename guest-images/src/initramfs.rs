@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    AGENT, ImageError, Kernel, STREAM, cache,
+    AGENT, ImageError, Kernel, LOAD, STREAM, cache,
     cpio::Archive,
     kmod_index::Index,
     modules::{self, Module, Modules},
@@ -37,9 +37,10 @@ pub struct ExtraFile {
 /// A finished initramfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initramfs {
-    /// The cpio archive, not compressed.
-    pub path: PathBuf,
-    /// Its SHA-256.
+    /// Its cpio archives, not compressed. The kernel unpacks them in this order when they are put one after the
+    /// other. What all guests of a kernel have in common is in the first.
+    pub layers: Vec<PathBuf>,
+    /// The SHA-256 of all of it.
     pub sha256: String,
     /// The modules in it by name, with the SHA-256 of each (of the file as the guest has it).
     pub modules: BTreeMap<String, String>,
@@ -50,11 +51,12 @@ pub(crate) fn build(
     kernel: &Kernel,
     tools: &Path,
     options: &InitramfsOptions,
-) -> Result<(Vec<u8>, BTreeMap<String, String>), ImageError> {
+) -> Result<(Archive, BTreeMap<String, String>), ImageError> {
     let mut archive = Archive::default();
     add_skeleton(&mut archive);
     add_host_tree(&mut archive, tools, "", &|path, error| ImageError::cache(path)(error))?;
     archive.file("init", 0o755, AGENT.to_vec());
+    archive.file("usr/bin/nicvisor-load", 0o755, LOAD.to_vec());
     archive.file("usr/bin/nicvisor-stream", 0o755, STREAM.to_vec());
     let modules = select_modules(kernel, options)?;
     add_modules(&mut archive, kernel, &modules)?;
@@ -62,7 +64,7 @@ pub(crate) fn build(
         add_host_tree(&mut archive, &file.source, &file.target, &unreadable)?;
     }
     let hashes = modules.iter().map(|(name, module)| (name.clone(), cache::sha256(&module.contents)));
-    Ok((archive.to_bytes(), hashes.collect()))
+    Ok((archive, hashes.collect()))
 }
 
 fn select_modules(
@@ -80,8 +82,17 @@ fn select_modules(
         }
         Ok((name, module))
     });
-    let replacements = replacements.collect::<Result<_, ImageError>>()?;
-    modules.collect(&options.modules, MODULES, replacements)
+    let mut given = BTreeMap::new();
+    for (replacement, file) in replacements.zip(&options.module_files) {
+        let (name, module) = replacement?;
+        if given.insert(name.clone(), module).is_some() {
+            return Err(ImageError::BadModule {
+                module: file.display().to_string(),
+                reason: format!("it is the second file that is to take the place of {name}"),
+            });
+        }
+    }
+    modules.collect(&options.modules, MODULES, given)
 }
 
 fn add_modules(

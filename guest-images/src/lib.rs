@@ -34,8 +34,10 @@ mod kernel;
 mod kmod_index;
 mod modules;
 mod name;
+mod offers;
 mod packages;
 mod progress;
+mod room;
 mod store;
 mod tools;
 
@@ -43,11 +45,16 @@ pub use error::ImageError;
 pub use initramfs::{ExtraFile, Initramfs, InitramfsOptions};
 pub use kernel::{Kernel, Origin, Package};
 pub use name::KernelName;
+pub use offers::{Offer, Offers};
 pub use progress::ProgressStyle;
+pub use room::{Pruned, Room};
 pub use store::{Listing, Store, StoreOptions};
 
 /// The agent, the guest's init, as it goes into every initramfs.
 pub const AGENT: &[u8] = include_bytes!(env!("NICVISOR_AGENT"));
+
+/// The load generator, which every initramfs has as `nicvisor-load`.
+pub const LOAD: &[u8] = include_bytes!(env!("NICVISOR_LOAD"));
 
 /// The verified TCP stream, which every initramfs has as `nicvisor-stream`.
 pub const STREAM: &[u8] = include_bytes!(env!("NICVISOR_STREAM"));

@@ -64,7 +64,16 @@ impl FromStr for KernelName {
                 "give debian:VERSION, or the path of a vmlinux, a bzImage or a kernel build directory",
             ));
         }
-        Ok(KernelName::Path(PathBuf::from(name)))
+        let path = PathBuf::from(name);
+        if let Some((kind, _)) = name.split_once(':')
+            && !kind.contains('/')
+            && !path.exists()
+        {
+            return Err(bad(&format!(
+                "{kind}: is not known; kernels are fetched from Debian, as in debian:6.12"
+            )));
+        }
+        Ok(KernelName::Path(path))
     }
 }
 
@@ -94,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_series_an_exact_version_and_a_path_are_told_apart() {
-        for name in ["debian:6.12", "debian:6.12.113", "/boot/vmlinuz", "linux-6.12"] {
+        for name in ["debian:6.12", "debian:6.12.113", "/boot/vmlinuz", "linux-6.12", "./fedora:6.12"] {
             assert_eq!(name.parse::<KernelName>().unwrap().to_string(), name);
         }
         for name in [
@@ -106,6 +115,7 @@ mod tests {
             "debian:6.12.",
             "debian:6.1.2.3",
             "debian:+6.1",
+            "fedora:6.12",
         ] {
             assert!(matches!(name.parse::<KernelName>(), Err(ImageError::BadName { .. })), "{name}");
         }

@@ -6,10 +6,10 @@ use crate::{
     name::DebianVersion,
 };
 
-/// The part of the archive that has the kernels of a series.
-pub(crate) fn suite(version: &DebianVersion) -> Suite {
+/// The parts of the archive that have kernels of a series, the first choice first.
+pub(crate) fn suites(version: &DebianVersion) -> &'static [Suite] {
     let row = SERIES.iter().find(|(series, _)| *series == version.series());
-    row.map_or(Suite::TrixieBackports, |&(_, suite)| suite)
+    row.map_or(ELSEWHERE, |&(_, suites)| suites)
 }
 
 /// The part of the archive that a kernel's package of this version is from.
@@ -23,9 +23,21 @@ pub(crate) fn suite_of(package_version: &str) -> Suite {
     }
 }
 
+/// What is known about kernels of a series when none of them is the one that is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    versions: Vec<String>,
+    /// A package without which a kernel that matches is of no use.
+    missing: Option<String>,
+}
+
 /// Finds the packages of the newest kernel that matches: its image first, then what that consists of besides
 /// (newer kernels come as an empty image package and one each for the kernel and its modules).
-pub(crate) fn resolve(apt: &Apt, version: &DebianVersion) -> Result<Vec<(String, String)>, ImageError> {
+pub(crate) fn resolve(
+    apt: &Apt,
+    version: &DebianVersion,
+    seen: &mut Seen,
+) -> Result<Option<Vec<(String, String)>>, ImageError> {
     let (major, minor) = version.series();
     let names = apt.names(&format!("linux-image-{major}.{minor}."))?;
     let names: Vec<String> = names.into_iter().filter(|name| is_image(name)).collect();
@@ -33,10 +45,10 @@ pub(crate) fn resolve(apt: &Apt, version: &DebianVersion) -> Result<Vec<(String,
     let mut candidates: Vec<(&str, &str, &Paragraph)> = known
         .iter()
         .filter_map(|paragraph| Some((paragraph.get("Package")?, paragraph.get("Version")?, paragraph)))
-        .filter(|(_, package, _)| version.matches(upstream(package)))
         .collect();
+    seen.versions.extend(candidates.iter().map(|(_, package, _)| upstream(package).to_owned()));
+    candidates.retain(|(_, package, _)| version.matches(upstream(package)));
     candidates.sort_by(|left, right| compare_versions(right.1, left.1));
-    let mut incomplete = None;
     for (name, package, paragraph) in candidates {
         let wanted = components(paragraph, package);
         let present = apt.show(&wanted)?;
@@ -49,29 +61,29 @@ pub(crate) fn resolve(apt: &Apt, version: &DebianVersion) -> Result<Vec<(String,
         if let Some(missing) =
             wanted.iter().find(|component| is_essential(component) && !is_present(component))
         {
-            incomplete = incomplete.or(Some(missing.clone()));
+            seen.missing.get_or_insert_with(|| missing.clone());
             continue;
         }
         let mut packages = vec![(name.to_owned(), package.to_owned())];
         let present = wanted.into_iter().filter(is_present);
         packages.extend(present.map(|component| (component, package.to_owned())));
-        return Ok(packages);
+        return Ok(Some(packages));
     }
-    Err(not_found(version, &known, incomplete))
+    Ok(None)
 }
 
 /// The stock kernels for clouds, without debugging symbols or signatures.
-fn is_image(package: &str) -> bool {
+pub(crate) fn is_image(package: &str) -> bool {
     package.ends_with("-cloud-amd64") && !package.contains("-unsigned")
 }
 
 /// `6.12.117` of `6.12.117-1~deb12u1`.
-fn upstream(version: &str) -> &str {
+pub(crate) fn upstream(version: &str) -> &str {
     version.split('-').next().unwrap_or(version)
 }
 
 /// Packages of the same source in the very same version that the image depends on.
-fn components(image: &Paragraph, version: &str) -> Vec<String> {
+pub(crate) fn components(image: &Paragraph, version: &str) -> Vec<String> {
     let exactly = format!("(= {version})");
     let dependencies = image.get("Depends").unwrap_or_default().split(',');
     let names = dependencies.filter_map(|dependency| dependency.trim().strip_suffix(&exactly));
@@ -79,19 +91,19 @@ fn components(image: &Paragraph, version: &str) -> Vec<String> {
 }
 
 /// The base package has nothing that a guest could not do without, and is not always on the mirror.
-fn is_essential(component: &str) -> bool {
+pub(crate) fn is_essential(component: &str) -> bool {
     component.starts_with("linux-binary-") || component.starts_with("linux-modules-")
 }
 
-fn not_found(version: &DebianVersion, known: &[Paragraph], incomplete: Option<String>) -> ImageError {
-    if let Some(missing) = incomplete {
+/// The error for a kernel that nothing has been found for.
+pub(crate) fn not_found(version: &DebianVersion, seen: Seen) -> ImageError {
+    if let Some(missing) = seen.missing {
         return ImageError::NotOnMirror {
             what: format!("kernel {version} as a whole"),
             hint: format!("; {missing} is not there"),
         };
     }
-    let mut versions: Vec<&str> =
-        known.iter().filter_map(|paragraph| paragraph.get("Version")).map(upstream).collect();
+    let mut versions = seen.versions;
     versions.sort_by(|left, right| compare_versions(left, right));
     versions.dedup();
     let hint = if versions.is_empty() {
@@ -105,15 +117,16 @@ fn not_found(version: &DebianVersion, known: &[Paragraph], incomplete: Option<St
 }
 
 /// Series and where they are. One that is not here is looked for where new ones appear.
-const SERIES: &[((u32, u32), Suite)] = &[
-    ((6, 1), Suite::Bookworm),
-    ((6, 12), Suite::Bookworm),
-    ((6, 16), Suite::TrixieBackports),
-    ((6, 17), Suite::TrixieBackports),
-    ((6, 18), Suite::TrixieBackports),
-    ((7, 2), Suite::TrixieBackports),
-    ((7, 3), Suite::TrixieBackports),
+const SERIES: &[((u32, u32), &[Suite])] = &[
+    ((6, 1), &[Suite::Bookworm]),
+    ((6, 12), &[Suite::Bookworm, Suite::Trixie]),
+    ((6, 16), &[Suite::TrixieBackports]),
+    ((6, 17), &[Suite::TrixieBackports]),
+    ((6, 18), &[Suite::TrixieBackports]),
+    ((7, 2), &[Suite::TrixieBackports]),
+    ((7, 3), &[Suite::TrixieBackports]),
 ];
+const ELSEWHERE: &[Suite] = &[Suite::TrixieBackports];
 
 #[cfg(test)]
 mod tests {

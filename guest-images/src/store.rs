@@ -4,16 +4,16 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    time::SystemTime,
+    sync::{Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, Package, ProgressStyle,
-    STREAM,
+    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, LOAD, Package,
+    ProgressStyle, STREAM,
     apt::{self, Apt, Fetched, Mirror, Suite},
-    cache::{self, Cache, Lock},
+    cache::{self, Cache, Lock, Uses},
     initramfs, kernel,
     name::DebianVersion,
     packages, tools,
@@ -37,6 +37,9 @@ pub struct Store {
     pub(crate) cache: Cache,
     mirror: Option<String>,
     pub(crate) progress: ProgressStyle,
+    pub(crate) uses: Uses,
+    /// The parts of the archive whose lists have been fetched.
+    updated: Mutex<Vec<Suite>>,
 }
 
 /// A kernel that is in the store.
@@ -46,6 +49,8 @@ pub struct Listing {
     pub names: Vec<String>,
     /// The kernel.
     pub kernel: Kernel,
+    /// Bytes on disk.
+    pub size: u64,
 }
 
 impl Store {
@@ -55,7 +60,13 @@ impl Store {
             Some(directory) => directory,
             None => default_directory()?,
         };
-        Ok(Store { cache: Cache::open(directory)?, mirror: options.mirror, progress: options.progress })
+        Ok(Store {
+            cache: Cache::open(directory)?,
+            mirror: options.mirror,
+            progress: options.progress,
+            uses: Uses::default(),
+            updated: Mutex::default(),
+        })
     }
 
     /// The kernel of that name: from the cache, or fetched. A series keeps meaning the kernel that it meant
@@ -78,26 +89,53 @@ impl Store {
         }
     }
 
-    /// An initramfs for that kernel: from the cache, or built.
+    /// An initramfs for that kernel: from the cache, or built. What the options add is kept apart from what all
+    /// guests of the kernel have, so that variations take up little room.
     pub fn initramfs(&self, kernel: &Kernel, options: &InitramfsOptions) -> Result<Initramfs, ImageError> {
         let tools = self.tools()?;
+        let common = InitramfsOptions::default();
+        let base = initramfs_key(kernel, &tools, &common)?;
         let key = initramfs_key(kernel, &tools, options)?;
-        if let Some(known) = self.known_initramfs(&key) {
+        if let Some(known) = self.known_initramfs(&key, &base) {
             return Ok(known);
         }
         let lock = self.cache.lock(self.progress)?;
-        if let Some(known) = self.known_initramfs(&key) {
+        if let Some(known) = self.known_initramfs(&key, &base) {
             return Ok(known);
         }
         let _task = self.progress.start(&format!("building the initramfs for {}", kernel.release));
-        let (bytes, modules) = initramfs::build(kernel, &tools, options)?;
-        let record = InitramfsRecord { sha256: cache::sha256(&bytes), length: bytes.len() as u64, modules };
-        let (archive, description) = self.initramfs_paths(&key);
-        self.cache.write(&lock, &archive, &bytes)?;
+        let (bottom, modules) = initramfs::build(kernel, &tools, &common)?;
+        let bytes = bottom.to_bytes();
+        if self.known_layer(&base).is_none() {
+            self.write_initramfs(&lock, &base, &bytes, &bytes, modules)?;
+        }
+        if key != base {
+            let (whole, modules) = initramfs::build(kernel, &tools, options)?;
+            let top = whole.on_top_of(&bottom).to_bytes();
+            self.write_initramfs(&lock, &key, &top, &[bytes, top.clone()].concat(), modules)?;
+            self.prune_initramfs(&lock, &[&base, &key]);
+        }
+        self.known_initramfs(&key, &base).ok_or_else(|| {
+            ImageError::cache(&self.cache.path(INITRAMFS))(std::io::Error::other(
+                "the initramfs is gone again",
+            ))
+        })
+    }
+
+    /// Writes one layer of an initramfs and the description of the whole that it completes.
+    fn write_initramfs(
+        &self,
+        lock: &Lock,
+        key: &str,
+        layer: &[u8],
+        whole: &[u8],
+        modules: BTreeMap<String, String>,
+    ) -> Result<(), ImageError> {
+        let record = InitramfsRecord { sha256: cache::sha256(whole), length: layer.len() as u64, modules };
+        let (archive, description) = self.initramfs_paths(key);
+        self.cache.write(lock, &archive, layer)?;
         // The description comes last: it says that the archive is complete.
-        self.cache.write(&lock, &description, &to_json(&record))?;
-        self.prune_initramfs(&key);
-        Ok(Initramfs { path: archive, sha256: record.sha256, modules: record.modules })
+        self.cache.write(lock, &description, &to_json(&record))
     }
 
     /// The kernels in the store.
@@ -106,7 +144,8 @@ impl Store {
         for entry in fs::read_dir(self.cache.path(KERNELS)).into_iter().flatten().flatten() {
             let directory = entry.path();
             if let Some(kernel) = read_kernel(&directory) {
-                listings.insert(directory, Listing { names: Vec::new(), kernel });
+                let size = cache::size_of(&directory);
+                listings.insert(directory, Listing { names: Vec::new(), kernel, size });
             }
         }
         for entry in fs::read_dir(self.cache.path(NAMES)).into_iter().flatten().flatten() {
@@ -120,8 +159,11 @@ impl Store {
     }
 
     fn known_kernel(&self, name: &KernelName) -> Option<Kernel> {
-        let record: NameRecord = read_json(&self.name_path(name))?;
-        let mut kernel = read_kernel(&self.cache.path(KERNELS).join(record.directory))?;
+        let directory = self.named_directory(&self.name_path(name))?;
+        if !self.uses.hold(&directory) {
+            return None;
+        }
+        let mut kernel = read_kernel(&directory)?;
         kernel.name = name.to_string();
         Some(kernel)
     }
@@ -136,8 +178,7 @@ impl Store {
         if let Some(kernel) = self.known_kernel(name).filter(|_| !newer) {
             return Ok(kernel);
         }
-        let apt = self.apt(packages::suite(version))?;
-        let wanted = packages::resolve(&apt, version)?;
+        let (apt, wanted) = self.resolve(version)?;
         let (image, package_version) = &wanted[0];
         let entry = format!("{image}_{}", package_version.replace(':', "%3a"));
         let directory = self.cache.path(KERNELS).join(&entry);
@@ -150,6 +191,18 @@ impl Store {
             package: image.clone(),
             reason: "it was unpacked, and is not there".to_owned(),
         })
+    }
+
+    /// Looks in one part of the archive after the other.
+    fn resolve(&self, version: &DebianVersion) -> Result<(Apt, Vec<(String, String)>), ImageError> {
+        let mut seen = packages::Seen::default();
+        for suite in packages::suites(version) {
+            let apt = self.apt(*suite)?;
+            if let Some(wanted) = packages::resolve(&apt, version, &mut seen)? {
+                return Ok((apt, wanted));
+            }
+        }
+        Err(packages::not_found(version, seen))
     }
 
     fn install_kernel(
@@ -217,13 +270,29 @@ impl Store {
 
     fn known_tools(&self) -> Option<PathBuf> {
         let record: ToolsRecord = read_json(&self.cache.path(TOOLS_RECORD))?;
-        let root = self.cache.path(TOOLS).join(record.directory).join("root");
-        (record.format == tools::layout() && root.is_dir()).then_some(root)
+        let directory = self.cache.path(TOOLS).join(record.directory);
+        let root = directory.join("root");
+        (record.format == tools::layout() && self.uses.hold(&directory) && root.is_dir()).then_some(root)
     }
 
+    /// apt with lists that are as new as this process.
     pub(crate) fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
+        let mut updated = self.updated.lock().unwrap_or_else(PoisonError::into_inner);
+        if updated.contains(&suite)
+            && let Some(apt) = self.known_apt(suite)
+        {
+            return Ok(apt);
+        }
         let mirror = Mirror::detect(self.mirror.as_deref())?;
-        Apt::update(self.cache.path("apt").join(suite.to_string()), suite, &mirror, self.progress)
+        let directory = self.cache.path("apt").join(suite.to_string());
+        let apt = Apt::update(directory, suite, &mirror, self.progress)?;
+        updated.push(suite);
+        Ok(apt)
+    }
+
+    /// apt with lists of an earlier time, if there are any.
+    pub(crate) fn known_apt(&self, suite: Suite) -> Option<Apt> {
+        Apt::known(self.cache.path("apt").join(suite.to_string()), self.progress)
     }
 
     /// Fetches packages into a directory that outlives an interruption, so that what is complete is not
@@ -245,11 +314,21 @@ impl Store {
         Ok((fetched, records))
     }
 
-    fn known_initramfs(&self, key: &str) -> Option<Initramfs> {
+    fn known_initramfs(&self, key: &str, base: &str) -> Option<Initramfs> {
+        let (bottom, _) = self.known_layer(base)?;
+        if key == base {
+            let (path, record) = self.known_layer(key)?;
+            return Some(Initramfs { layers: vec![path], sha256: record.sha256, modules: record.modules });
+        }
+        let (top, record) = self.known_layer(key)?;
+        Some(Initramfs { layers: vec![bottom, top], sha256: record.sha256, modules: record.modules })
+    }
+
+    fn known_layer(&self, key: &str) -> Option<(PathBuf, InitramfsRecord)> {
         let (path, description) = self.initramfs_paths(key);
         let record: InitramfsRecord = read_json(&description)?;
         let complete = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == record.length);
-        complete.then_some(Initramfs { path, sha256: record.sha256, modules: record.modules })
+        (complete && self.uses.hold(&path)).then_some((path, record))
     }
 
     fn initramfs_paths(&self, key: &str) -> (PathBuf, PathBuf) {
@@ -257,28 +336,27 @@ impl Store {
         (directory.join(format!("{key}.cpio")), directory.join(format!("{key}.json")))
     }
 
-    /// Removes the oldest images beyond a number. Each change of a module under test makes a new one.
-    fn prune_initramfs(&self, keep: &str) {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(self.cache.path(INITRAMFS)).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let modified =
-                entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-            if path.extension().is_some_and(|suffix| suffix == "cpio")
-                && path.file_stem().is_some_and(|stem| stem != keep)
-            {
-                found.push((modified, path));
+    /// Removes the images that were not used for longest beyond a number. Each change of a module under test makes
+    /// a new one.
+    fn prune_initramfs(&self, lock: &Lock, keep: &[&String]) {
+        let mut entries = self.cache.entries(INITRAMFS);
+        entries.retain(|entry| {
+            entry.path.extension().is_some_and(|suffix| suffix == "cpio")
+                && !keep.iter().any(|key| entry.path.file_stem().is_some_and(|stem| stem == key.as_str()))
+        });
+        entries.sort_by_key(|entry| entry.used);
+        for entry in entries.iter().take(entries.len().saturating_sub(MOST_INITRAMFS)) {
+            // One that cannot be removed only takes up room.
+            if self.cache.remove(lock, &entry.path).is_ok_and(|removed| removed) {
+                let _ = fs::remove_file(entry.path.with_extension("json"));
             }
         }
-        found.sort();
-        let surplus = found.len().saturating_sub(MOST_INITRAMFS);
-        for (modified, path) in found.drain(..surplus) {
-            // One that is this new may be about to be opened by another process.
-            if modified.elapsed().is_ok_and(|age| age > std::time::Duration::from_secs(3600)) {
-                let _ = fs::remove_file(path.with_extension("json"));
-                let _ = fs::remove_file(path);
-            }
-        }
+    }
+
+    /// The directory of the kernel that the file of a name names.
+    pub(crate) fn named_directory(&self, name: &Path) -> Option<PathBuf> {
+        let record: NameRecord = read_json(name)?;
+        Some(self.cache.path(KERNELS).join(record.directory))
     }
 
     fn name_path(&self, name: &KernelName) -> PathBuf {
@@ -319,6 +397,7 @@ fn initramfs_key(kernel: &Kernel, tools: &Path, options: &InitramfsOptions) -> R
     let mut parts = vec![
         INITRAMFS_FORMAT.to_string(),
         cache::sha256(AGENT),
+        cache::sha256(LOAD),
         cache::sha256(STREAM),
         kernel.sha256.clone(),
         kernel.release.clone(),
@@ -400,14 +479,14 @@ pub(crate) fn forget(packages: &[Fetched]) {
     }
 }
 
-const KERNELS: &str = "kernels";
-const NAMES: &str = "names";
-const TOOLS: &str = "tools";
+pub(crate) const KERNELS: &str = "kernels";
+pub(crate) const NAMES: &str = "names";
+pub(crate) const TOOLS: &str = "tools";
 const TOOLS_RECORD: &str = "tools.json";
-const INITRAMFS: &str = "initramfs";
+pub(crate) const INITRAMFS: &str = "initramfs";
 const DESCRIPTION: &str = "kernel.json";
 
 /// Changed when the same parts would make another archive.
-const INITRAMFS_FORMAT: u32 = 1;
+const INITRAMFS_FORMAT: u32 = 2;
 
-const MOST_INITRAMFS: usize = 16;
+const MOST_INITRAMFS: usize = 64;

@@ -58,6 +58,10 @@ impl Guest {
         let initramfs = store.initramfs(&kernel, options).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("agent");
+        let archive = directory.path().join("initramfs");
+        let layers: Vec<Vec<u8>> =
+            initramfs.layers.iter().map(|layer| std::fs::read(layer).unwrap()).collect();
+        std::fs::write(&archive, layers.concat()).unwrap();
         let started = Instant::now();
         let qemu = Process::new("qemu-system-x86_64")
             .args([
@@ -77,7 +81,7 @@ impl Guest {
             .arg("-kernel")
             .arg(&kernel.vmlinuz)
             .arg("-initrd")
-            .arg(&initramfs.path)
+            .arg(&archive)
             .args(["-append", "console=ttyS0 panic=-1 mitigations=off quiet", "-device", "virtio-serial-pci"])
             .args(["-chardev", &format!("socket,path={},server=on,wait=off,id=a", socket.display())])
             .args(["-device", &format!("virtserialport,chardev=a,name={PORT_NAME}")])

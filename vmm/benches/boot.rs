@@ -22,7 +22,8 @@ use vm_memory::GuestMemoryBackend;
 fn main() {
     let store = Store::open(StoreOptions::default()).expect("the image cache");
     let kernel = store.kernel(&"debian:6.12".parse().expect("a name")).expect("the kernel");
-    let initramfs = store.initramfs(&kernel, &InitramfsOptions::default()).expect("the initramfs").path;
+    let initramfs = store.initramfs(&kernel, &InitramfsOptions::default()).expect("the initramfs");
+    let [initramfs] = &initramfs.layers[..] else { panic!("what all guests have is one archive") };
     let directory = tempfile::tempdir().expect("a directory");
     // Both start from the unpacked kernel: QEMU would have to unpack a bzImage in the guest.
     let vmlinux = directory.path().join("vmlinux");
@@ -32,13 +33,13 @@ fn main() {
     println!("{} to agent ready, {CPUS} CPUs, {} MiB, {ROUNDS} rounds", kernel.release, MEMORY >> 20);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let (time, guest) = boot_here(&vmlinux, &initramfs);
+        let (time, guest) = boot_here(&vmlinux, initramfs);
         ours.push(time);
         if round == 0 {
             describe(&guest, time);
         }
         drop(guest);
-        theirs.extend(boot_on_qemu(&vmlinux, &initramfs, directory.path()));
+        theirs.extend(boot_on_qemu(&vmlinux, initramfs, directory.path()));
     }
     println!("nicvisor, software CPU: median {:.2} s {ours:.2?}", median(&mut ours));
     if theirs.is_empty() {
@@ -54,7 +55,7 @@ fn boot_here(vmlinux: &Path, initramfs: &Path) -> (f64, Guest) {
     let mut guest = boot(Plan {
         kernel: vmlinux.to_owned(),
         system_map: None,
-        initramfs: initramfs.to_owned(),
+        initramfs: vec![initramfs.to_owned()],
         append: String::new(),
         machine: MachineConfig { memory: MEMORY, cpus: CPUS, ..MachineConfig::default() },
         accel: Choice::SOFT,

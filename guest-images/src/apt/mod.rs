@@ -12,6 +12,7 @@ mod version;
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use crate::{ImageError, ProgressStyle};
@@ -55,9 +56,23 @@ impl Apt {
             // Not every mirror has the security archive beside the main one.
             apt.configure(&sources)?;
             apt.get(&["update"], None, &what)?;
-            return Ok(apt);
+        } else {
+            outcome?;
         }
-        outcome.map(|_| apt)
+        let complete = apt.directory.join(COMPLETE);
+        fs::write(&complete, "").map_err(ImageError::cache(&complete))?;
+        Ok(apt)
+    }
+
+    /// apt with the lists that an earlier update left in `directory`, if it came to an end.
+    pub(crate) fn known(directory: PathBuf, progress: ProgressStyle) -> Option<Apt> {
+        directory.join(COMPLETE).is_file().then_some(Apt { directory, progress })
+    }
+
+    /// When the lists were fetched.
+    pub(crate) fn known_at(&self) -> SystemTime {
+        let modified = fs::metadata(self.directory.join(COMPLETE)).and_then(|metadata| metadata.modified());
+        modified.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// The names of all packages that start with `prefix`.
@@ -192,6 +207,8 @@ fn find_package(directory: &Path, name: &str, version: &str) -> Result<Fetched, 
 }
 
 const CONFIGURATION: &str = "apt.conf";
+/// Says by its age when the lists were last fetched.
+const COMPLETE: &str = "complete";
 
 #[cfg(test)]
 mod tests {

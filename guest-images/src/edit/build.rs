@@ -62,11 +62,11 @@ pub fn build_module(
     check(kernel, driver, &edits)?;
     let job = Job { store, kernel, driver, edits };
     let target = store.cache.path("modules").join(job.key()?);
-    if let Some(known) = known(&target) {
+    if let Some(known) = known(store, &target) {
         return Ok(known);
     }
     let lock = store.cache.lock(store.progress)?;
-    match known(&target) {
+    match known(store, &target) {
         Some(known) => Ok(known),
         None => job.build(&lock, &target),
     }
@@ -97,7 +97,10 @@ fn check(kernel: &Kernel, driver: &Driver, edits: &[&Edit]) -> Result<(), ImageE
 }
 
 /// A module of an earlier time. Its path is that of today, should the cache have been moved.
-fn known(target: &Path) -> Option<EditedModule> {
+fn known(store: &Store, target: &Path) -> Option<EditedModule> {
+    if !store.uses.hold(target) {
+        return None;
+    }
     let mut module: EditedModule = store::read_json(&target.join(DESCRIPTION))?;
     module.path = target.join(module.path.file_name()?);
     module.path.is_file().then_some(module)
@@ -165,6 +168,7 @@ impl Job<'_> {
         };
         fs::write(finished.join(DESCRIPTION), store::to_json(&module)).map_err(ImageError::cache(target))?;
         self.store.cache.publish(lock, &finished, target)?;
+        self.store.uses.hold(target);
         Ok(module)
     }
 

@@ -37,7 +37,7 @@ pub(super) fn ensure(
 ) -> Result<Headers, ImageError> {
     let entry = format!("{}_{}_{FORMAT}", kernel.release, kernel.version.replace(':', "%3a"));
     let target = store.cache.path(super::build::DIRECTORY).join("headers").join(entry);
-    if !target.is_dir() {
+    if !store.uses.hold(&target) {
         install(store, lock, &apt()?, kernel, compilers, &target)?;
     }
     let build = target.join("usr/src").join(format!("linux-headers-{}", kernel.release));

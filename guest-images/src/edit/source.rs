@@ -26,7 +26,7 @@ pub(super) fn ensure(
 ) -> Result<PathBuf, ImageError> {
     let entry = format!("{package}_{}_{FORMAT}", version.replace(':', "%3a"));
     let target = store.cache.path(super::build::DIRECTORY).join("sources").join(entry);
-    if target.is_dir() {
+    if store.uses.hold(&target) {
         return Ok(target);
     }
     let apt = apt()?;

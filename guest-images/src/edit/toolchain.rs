@@ -41,7 +41,7 @@ pub(super) fn ensure(
     let target = store.cache.path(super::build::DIRECTORY).join(&place);
     let broken =
         |reason: &str| ImageError::BadPackage { package: compiler.to_owned(), reason: reason.to_owned() };
-    if !target.is_dir() {
+    if !store.uses.hold(&target) {
         install(store, lock, suite, compiler, &place, &target)?;
     }
     let libraries =

@@ -39,6 +39,9 @@ pub(super) struct RunArguments {
     /// Kernel: debian:VERSION (fetched on first use), or a vmlinux, bzImage or kernel build directory.
     #[arg(long, default_value = DEFAULT_KERNEL)]
     pub(super) kernel: KernelName,
+    /// The directory of a kernel that has been built: its image and its modules.
+    #[arg(long, value_name = "DIR", conflicts_with = "kernel", value_parser = kernel_tree)]
+    kernel_tree: Option<KernelName>,
     /// A module file that takes the place of the kernel's own.
     #[arg(long = "module", value_name = "FILE.ko")]
     pub(super) modules: Vec<PathBuf>,
@@ -72,6 +75,18 @@ pub(super) struct RunArguments {
     /// The command to run in the guest; without one, a shell on this terminal.
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
+}
+
+impl RunArguments {
+    /// The kernel that is meant.
+    pub(super) fn kernel(&self) -> &KernelName {
+        self.kernel_tree.as_ref().unwrap_or(&self.kernel)
+    }
+}
+
+fn kernel_tree(text: &str) -> Result<KernelName, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(KernelName::Path(path)) } else { Err("there is no such directory".into()) }
 }
 
 /// What the guest's machine is like.
@@ -229,16 +244,32 @@ pub(super) struct ImageArguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ImageVerb {
-    /// List the kernels in the cache.
-    List,
+    /// List what is in the cache, and which kernels can be fetched.
+    List(ListArguments),
     /// Fetch a kernel and build its initramfs; or build a driver's module, and print where it is.
     Build(BuildArguments),
+    /// Make the cache smaller, beginning with what was not used for longest. What a running guest uses stays.
+    Prune {
+        /// What the cache may take up, such as 2G; 0 empties it.
+        #[arg(long, value_name = "SIZE")]
+        keep: Size,
+    },
     /// Print where a kernel and its initramfs are, fetching them if necessary.
     Path {
         /// The kernel.
         #[arg(default_value = DEFAULT_KERNEL)]
         kernel: KernelName,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    /// Ask the mirror which kernels it has now.
+    #[arg(long)]
+    pub(super) update: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -89,7 +89,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     let mut guest = boot(Plan {
         kernel: kernel.vmlinuz.clone(),
         system_map: kernel.system_map.clone(),
-        initramfs: initramfs.path.clone(),
+        initramfs: initramfs.layers.clone(),
         append: order.guest.append.clone(),
         machine: machine_config(order.guest),
         accel,

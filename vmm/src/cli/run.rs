@@ -21,19 +21,23 @@ use crate::guest::{Ending, Guest};
 pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let started = Instant::now();
     let interrupted = catch_signals();
-    if let KernelName::Path(path) = &arguments.kernel
+    if let KernelName::Path(path) = arguments.kernel()
         && let Some(program) = bare::program(path)
     {
         return bare::run(arguments, &program, &interrupted);
     }
     let edits = edits::load(&arguments.edits)?;
+    if let Some(root) = arguments.root.as_ref().filter(|root| !root.is_dir()) {
+        let help = "--root takes a directory, and copies what is in it into the guest's root";
+        return Err(Failure::Usage(format!("{} is not a directory", root.display()), help.into()));
+    }
     // What cannot be written is said before a guest is booted for it.
     if let Some(path) = &arguments.report {
         check_writable(path)?;
     }
     let (medium, capture) = capture::network(arguments.capture.as_deref())?;
     let order = Order {
-        kernel: &arguments.kernel,
+        kernel: arguments.kernel(),
         module_files: &arguments.modules,
         edits: &edits,
         modules: &[],

@@ -26,8 +26,8 @@ pub struct Plan {
     pub kernel: PathBuf,
     /// The kernel's System.map, where there is one.
     pub system_map: Option<PathBuf>,
-    /// The initramfs.
-    pub initramfs: PathBuf,
+    /// The archives of the initramfs, in order.
+    pub initramfs: Vec<PathBuf>,
     /// Appended to the kernel's command line.
     pub append: String,
     /// Memory, CPUs and seed.
@@ -55,8 +55,11 @@ pub struct Plan {
 pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     let kernel = Kernel::read(&plan.kernel)
         .map_err(|source| BootError::Kernel { path: plan.kernel.clone(), source })?;
-    let initramfs = std::fs::read(&plan.initramfs)
-        .map_err(|source| BootError::Initramfs { path: plan.initramfs.clone(), source })?;
+    let mut initramfs = Vec::new();
+    for path in &plan.initramfs {
+        let failed = |source| BootError::Initramfs { path: path.clone(), source };
+        initramfs.extend(std::fs::read(path).map_err(failed)?);
+    }
     let mut machine = Machine::new(plan.machine, plan.medium)?;
     let agent_link = machine.network().add_link(LinkConfig::named("none"));
     let agent =
