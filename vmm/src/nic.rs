@@ -45,7 +45,7 @@ impl NicSpec {
     ) -> Result<NicSpec, NicError> {
         let mut device = NicConfig::default_of(kind)?;
         let mut link = None;
-        let mut has_mac = false;
+        let mut seen = Vec::new();
         for (key, value) in options {
             if key == "link" {
                 if value.is_empty() {
@@ -60,10 +60,17 @@ impl NicSpec {
                 }
                 continue;
             }
-            has_mac |= key == "mac";
+            if seen.contains(&key) {
+                return Err(NicError::Option {
+                    kind: kind.into(),
+                    message: format!("{key}= is given twice"),
+                });
+            }
+            seen.push(key);
             device.set(key, value)?;
         }
         device.validate()?;
+        let has_mac = seen.contains(&"mac");
         Ok(NicSpec { device, link: link.unwrap_or_else(|| DEFAULT_LINK.into()), has_mac })
     }
 

@@ -42,6 +42,34 @@ fn kernels_that_are_none() {
     refused(&["run", "--kernel", &script, "--", "true"], 2, &["not a kernel"]);
     refused(&["run", "--kernel", &arm, "--", "true"], 2, &["x86-64"]);
     refused(&["run", "--kernel", "debian:latest", "--", "true"], 2, &["debian:6.12"]);
+    refused(&["run", "--kernel", "fedora:6.12", "--", "true"], 2, &["fedora: is not known", "debian:6.12"]);
+    refused(&["run", "--kernel-tree", &empty, "--", "true"], 2, &["no such directory"]);
+    let tree = directory.path().to_str().unwrap();
+    refused(&["run", "--kernel-tree", tree, "--", "true"], 2, &["not a kernel build"]);
+    refused(
+        &["run", "--kernel-tree", tree, "--kernel", "debian:6.1", "--", "true"],
+        2,
+        &["cannot be used with"],
+    );
+}
+
+#[test]
+fn edits_that_are_none() {
+    let directory = TempDir::new().unwrap();
+    let broken =
+        file(&directory, "broken.toml", b"description = 'x'\ndriver = 'e1000'\nkernels = ['6.12']\n");
+    refused(&["run", "--edit", &broken, "--", "true"], 2, &["broken.toml:2", "e1000", "gve"]);
+    refused(&["run", "--edit", "no-such-edit", "--", "true"], 2, &["edits/no-such-edit.toml"]);
+    let edits = ["image", "build", "--edit", "gve-keep-jumbo-header", "--edit", "vxlan-tso-512k"];
+    refused(&edits, 2, &["an edit of vxlan, not of gve"]);
+    refused(&["image", "build", "--driver", "mana", "--edit", "gve-keep-jumbo-header"], 2, &["not of mana"]);
+}
+
+#[test]
+fn a_root_that_is_a_file() {
+    let directory = TempDir::new().unwrap();
+    let root = file(&directory, "root", b"");
+    refused(&["run", "--root", &root, "--", "true"], 2, &["root is not a directory", "--root"]);
 }
 
 #[test]
@@ -53,6 +81,7 @@ fn nics_that_are_none() {
     refused(&["run", "--nic", "gve,format=gqi-qpl", "--", "true"], 2, &["dqo-rda"]);
     refused(&["run", "--nic", "gve,link=vde:x", "--", "true"], 2, &["vde:x", "stream:PATH"]);
     refused(&["run", "--accel", "soft", "--cpu", "host", "--", "true"], 2, &["--accel kvm"]);
+    refused(&["run", "--nic", "gve,mtu=1500,mtu=9000", "--", "true"], 2, &["mtu= is given twice"]);
     let same = "gve,mac=02:00:00:00:00:01";
     refused(&["run", "--nic", same, "--nic", same, "--", "true"], 2, &["02:00:00:00:00:01"]);
 }
