@@ -406,11 +406,7 @@ enum StatusesSchema {
 impl MeasureSource {
     /// Whether it says where the number comes from, exactly once.
     pub fn is_complete(&self) -> bool {
-        match (&self.counter, &self.port, self.sizes) {
-            (Some(_), None, None) => true,
-            (None, Some(_), Some(_)) => true,
-            _ => false,
-        }
+        matches!((&self.counter, &self.port, self.sizes), (Some(_), None, None) | (None, Some(_), Some(_)))
     }
 }
 

@@ -43,7 +43,7 @@ fn describe(points: &FaultPoints) -> String {
     let mut text = String::new();
     for channel in &points.channels {
         text += &format!("Commands of the channel {}\n", channel.name);
-        text += &format!("  fail: {}\n", list(&[channel.status.clone()]));
+        text += &format!("  fail: {}\n", list(std::slice::from_ref(&channel.status)));
         for command in &channel.commands {
             text += &format!("  {}\n", command.name);
             text +=
@@ -59,7 +59,7 @@ fn describe(points: &FaultPoints) -> String {
         text += "Values that can be overridden\n";
     }
     for point in &points.overrides {
-        text += &format!("  {}\n", list(&[point.value.clone()]));
+        text += &format!("  {}\n", list(std::slice::from_ref(&point.value)));
     }
     if !points.events.is_empty() {
         text += "Events\n";
