@@ -1,7 +1,10 @@
 //! The device as a whole: its state, and the PCI function around it.
 
+use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
-use nicvisor_core::{Context, Device, DropReason, Fate, Frame, PciDevice, Port, RestoreError, Time};
+use nicvisor_core::{
+    Context, Device, DeviceEvent, DropReason, EventKind, Fate, Frame, PciDevice, Port, RestoreError, Time,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,6 +42,12 @@ pub(crate) struct State {
     pub(crate) data: Vec<DataPath>,
     /// Resets by the bus since power-on.
     pub(crate) resets: u64,
+    /// The driver handed the shared memory over, and the device has not taken the message yet.
+    pub(crate) message_pending: bool,
+    /// The device lost everything by itself; until the driver establishes the channel anew, it cannot know.
+    pub(crate) forgotten: bool,
+    /// Until then the device reacts to nothing.
+    pub(crate) silent_until: Option<Time>,
 }
 
 impl State {
@@ -52,6 +61,9 @@ impl State {
             vports: (0..config.ports).map(|index| VPort::new(config, index)).collect(),
             data: vec![DataPath::default(); config.ports.into()],
             resets: 0,
+            message_pending: false,
+            forgotten: false,
+            silent_until: None,
         }
     }
 }
@@ -74,6 +86,9 @@ impl Mana {
 
     /// The driver rang: `value` at `offset` of doorbell page `page`.
     pub(crate) fn ring(&mut self, context: &mut Context<'_>, page: u32, offset: u64, value: u64) {
+        if self.is_silent(context) || self.state.forgotten {
+            return;
+        }
         match self.state.queues.doorbell(context, page, offset, value) {
             Some(Rung::Send(queue)) if queue == self.state.channel.send_queue() => self.run_channel(context),
             Some(Rung::Send(queue) | Rung::Receive(queue)) => self.run_work_queue(context, queue),
@@ -91,6 +106,7 @@ impl Mana {
         state.queues.counters = old.queues.counters;
         state.queues.faults = old.queues.faults;
         state.resets = old.resets;
+        state.silent_until = old.silent_until;
         state.data = old.data;
         state.vports = old.vports;
         state.vports.iter_mut().for_each(VPort::reset);
@@ -166,9 +182,9 @@ impl PciDevice for Mana {
         }
     }
 
-    fn read_bar(&mut self, _context: &mut Context<'_>, bar: u8, offset: u64, data: &mut [u8]) {
+    fn read_bar(&mut self, context: &mut Context<'_>, bar: u8, offset: u64, data: &mut [u8]) {
         if bar == 0 {
-            self.read_bar0(offset, data);
+            self.read_bar0(context, offset, data);
         }
     }
 
@@ -191,8 +207,12 @@ impl Device for Mana {
 
     fn set_link(&mut self, context: &mut Context<'_>, port: u16, up: bool) {
         let was_up = self.state.vports.iter().any(|vport| vport.link_up);
-        if let Some(vport) = self.state.vports.get_mut(usize::from(port)) {
+        if let Some(vport) = self.state.vports.get_mut(usize::from(port)).filter(|vport| vport.link_up != up)
+        {
             vport.link_up = up;
+            context.observe(EventKind::Link, || {
+                DeviceEvent::new(EventKind::Link, "").with("port", port).with("up", u8::from(up))
+            });
         }
         // The event is about all vPorts together.
         let is_up = self.state.vports.iter().any(|vport| vport.link_up);
@@ -203,10 +223,13 @@ impl Device for Mana {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.state.queues.next_deadline().into_iter().chain(self.data_deadline()).min()
+        let queues = self.state.queues.next_deadline().into_iter().chain(self.data_deadline());
+        queues.chain(self.request_deadline()).chain(self.state.silent_until).min()
     }
 
     fn deadline(&mut self, context: &mut Context<'_>) {
+        self.end_silence(context);
+        self.resume_requests(context);
         self.run_data_deadline(context);
         self.state.queues.deadline(context);
         self.ignore(context);
@@ -233,6 +256,18 @@ impl Device for Mana {
         ];
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
         self.data_counters().into_iter().chain(own).collect()
+    }
+
+    fn fault_points(&self) -> FaultPoints {
+        self.points()
+    }
+
+    fn inject(&mut self, context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
+        self.inject_fault(context, fault)
+    }
+
+    fn fault_status(&self) -> Vec<FaultStatus> {
+        self.state.queues.faults.status()
     }
 
     fn save(&self) -> Value {

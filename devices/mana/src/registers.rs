@@ -1,6 +1,7 @@
 //! BAR0: the register file, the shared memory, and behind both the doorbell pages.
 
 use nicvisor_core::Context;
+use nicvisor_core::fault::WireField;
 
 use crate::config::{Config, FunctionKind};
 use crate::device::Mana;
@@ -23,9 +24,23 @@ pub(crate) fn doorbell_offset(config: &Config) -> u64 {
 
 impl Mana {
     /// The driver reads registers or shared memory at `offset`; doorbells cannot be read.
-    pub(crate) fn read_bar0(&self, offset: u64, data: &mut [u8]) {
-        for (at, byte) in (offset..).zip(data) {
-            *byte = self.register_byte(at);
+    pub(crate) fn read_bar0(&mut self, context: &Context<'_>, offset: u64, data: &mut [u8]) {
+        let mut file = [0; FILE_SIZE];
+        file[SHARED_MEMORY as usize..].copy_from_slice(self.state.shared_memory.bytes());
+        for (value, field) in self.register_fields() {
+            let place = field.place();
+            let accessed = place.start < offset as usize + data.len() && (offset as usize) < place.end;
+            let value = match accessed {
+                true => self.state.queues.faults.overrides.apply(context.now, field.name(), value),
+                false => value,
+            };
+            field.write(&mut file, value);
+        }
+        data.fill(0);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(bytes) = file.get(start..) {
+            let length = bytes.len().min(data.len());
+            data[..length].copy_from_slice(&bytes[..length]);
         }
     }
 
@@ -52,30 +67,22 @@ impl Mana {
         self.ring(context, page, offset % DOORBELL_PAGE, u64::from_le_bytes(value));
     }
 
-    fn register_byte(&self, offset: u64) -> u8 {
-        if let Some(byte) = offset
-            .checked_sub(SHARED_MEMORY)
-            .and_then(|at| self.state.shared_memory.bytes().get(usize::try_from(at).ok()?))
-        {
-            return *byte;
-        }
-        let register = self.registers().into_iter().find(|(start, _)| (*start..start + 8).contains(&offset));
-        register.map_or(0, |(start, value)| value.to_le_bytes()[(offset - start) as usize])
-    }
-
-    /// The registers that there are, by offset.
-    fn registers(&self) -> Vec<(u64, u64)> {
+    /// The registers that there are: their values, and where and how large they are.
+    pub(crate) fn register_fields(&self) -> Vec<(u64, WireField)> {
         let doorbells = doorbell_offset(&self.config);
+        let field = |name, offset: u64, bytes| WireField::little(name, offset as usize, bytes);
         match self.config.function {
             FunctionKind::Pf => vec![
-                (PF_DB_PAGE_OFFSET, doorbells),
-                (PF_DB_PAGE_SIZE, DOORBELL_PAGE),
-                (SRIOV_CONFIG_BASE, SRIOV_CONFIG),
-                (SRIOV_CONFIG + PF_SHM_OFFSET, SHARED_MEMORY - SRIOV_CONFIG),
+                (doorbells, field("register.db_page_offset", PF_DB_PAGE_OFFSET, 8)),
+                (DOORBELL_PAGE, field("register.db_page_size", PF_DB_PAGE_SIZE, 4)),
+                (SRIOV_CONFIG, field("register.sriov_config_base", SRIOV_CONFIG_BASE, 8)),
+                (SHARED_MEMORY - SRIOV_CONFIG, field("register.shm_offset", SRIOV_CONFIG + PF_SHM_OFFSET, 8)),
             ],
-            FunctionKind::Vf | FunctionKind::Pf2 => {
-                vec![(DB_PAGE_OFFSET, doorbells), (DB_PAGE_SIZE, DOORBELL_PAGE), (SHM_OFFSET, SHARED_MEMORY)]
-            }
+            FunctionKind::Vf | FunctionKind::Pf2 => vec![
+                (doorbells, field("register.db_page_offset", DB_PAGE_OFFSET, 8)),
+                (DOORBELL_PAGE, field("register.db_page_size", DB_PAGE_SIZE, 4)),
+                (SHARED_MEMORY, field("register.shm_offset", SHM_OFFSET, 8)),
+            ],
         }
     }
 }
@@ -84,3 +91,5 @@ impl Mana {
 const SHARED_MEMORY: u64 = 0x1000;
 /// Where the SR-IOV configuration of a physical function is in BAR0.
 const SRIOV_CONFIG: u64 = 0x800;
+/// Bytes of registers and shared memory.
+const FILE_SIZE: usize = SHARED_MEMORY as usize + APERTURE;

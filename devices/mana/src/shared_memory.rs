@@ -49,6 +49,16 @@ impl Mana {
         }
         memory.bytes[offset..offset + 4].copy_from_slice(data);
         if offset == HEADER_OFFSET {
+            self.state.message_pending = true;
+            let header = memory.header();
+            memory.set_header(Header { device_owns: true, ..header });
+            self.take_pending_message(context);
+        }
+    }
+
+    /// Takes the message that the driver left, unless the device is silent.
+    pub(crate) fn take_pending_message(&mut self, context: &mut Context<'_>) {
+        if !self.is_silent(context) && std::mem::take(&mut self.state.message_pending) {
             self.take_message(context);
         }
     }
@@ -67,7 +77,7 @@ impl Mana {
     fn take_message(&mut self, context: &mut Context<'_>) {
         let memory = self.state.shared_memory;
         let header = memory.header();
-        let done = if header.response || header.device_owns || header.version != 0 {
+        let done = if header.response || header.version != 0 {
             false
         } else {
             match header.message {

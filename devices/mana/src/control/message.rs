@@ -70,6 +70,11 @@ impl Request {
         }
     }
 
+    /// What follows the header.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Bytes of the message.
     pub(crate) fn length(&self) -> usize {
         size_of::<RequestHeader>() + self.body.len()

@@ -1,11 +1,14 @@
 //! One request and its response.
 
-use nicvisor_core::{Context, DmaError, Rule};
+use nicvisor_core::fault::{CommandAction, WireView};
+use nicvisor_core::{Context, DeviceEvent, DmaError, EventKind, Rule};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::delay::Delayed;
 use super::{COMPLETION_QUEUE, PF_COMPLETION_QUEUE, PF_RECEIVE_QUEUE, RECEIVE_QUEUE, SEND_QUEUE};
-use crate::control::{Failure, Request};
+use crate::control::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::faults::{CHANNEL, answer_fields};
 use crate::queue::{Completion, Sge, Wqe};
 use crate::rules::control as rules;
 use crate::wire::Status;
@@ -25,21 +28,51 @@ impl Mana {
     fn exchange(&mut self, context: &mut Context<'_>, wqe: &Wqe) {
         self.check_oob(context, wqe);
         let bytes = self.fetch(context, wqe);
-        self.complete(context, SEND_QUEUE, wqe, bytes.as_ref().map_or(0, Vec::len));
-        let Some(request) = bytes.and_then(|bytes| Request::parse(&bytes)) else { return };
+        let length = bytes.as_ref().map_or(0, Vec::len);
+        self.complete(context, SEND_QUEUE, oob(SEND_QUEUE, wqe, length));
+        let Some(bytes) = bytes else { return };
+        let Some(request) = Request::parse(&bytes) else { return };
         if request.header.req.msg_size.get() as usize != request.length() {
             let message =
                 format!("{} bytes sent, {} by the header", request.length(), request.header.req.msg_size);
             report(context, &rules::HWC_MESSAGE, message, &request.bytes());
         }
-        let result = self.execute(context, &request);
-        self.state.channel.requests += 1;
-        if let Err(failure) = &result {
-            self.state.channel.failures += 1;
-            record(context, &request, failure);
+        let action = self.action(context, &request);
+        match action.due(context.now) {
+            Some(due) if due <= context.now => self.carry_out(context, &request, &action),
+            _ if self.state.channel.delayed.len() >= MOST_DELAYED => (),
+            due => self.state.channel.delayed.push(Delayed { due, action, request: bytes }),
         }
-        let response = request.respond(&result, self.config.channel.max_response as usize);
-        self.deliver(context, &response);
+    }
+
+    /// What faults make of a request.
+    fn action(&mut self, context: &Context<'_>, request: &Request) -> CommandAction {
+        let Some(kind) = request.kind() else { return CommandAction::default() };
+        let fields = WireView::new(kind.request(), request.body());
+        self.state.queues.faults.commands.command(context.now, CHANNEL, kind.name(), &fields)
+    }
+
+    /// Carries a request out and answers it, as faults want it.
+    pub(super) fn carry_out(&mut self, context: &mut Context<'_>, request: &Request, action: &CommandAction) {
+        let result = match action.execute {
+            true => self.execute(context, request),
+            false => Ok(Answer::done()),
+        };
+        if let Err(failure) = &result {
+            record(context, request, failure);
+        }
+        let mut response = request.respond(&result, self.config.channel.max_response as usize);
+        if let Some(status) = action.status {
+            response[STATUS_OFFSET..STATUS_OFFSET + 4].copy_from_slice(&(status as u32).to_le_bytes());
+        }
+        let status = status_of(&response);
+        self.state.channel.requests += 1;
+        let good = [Status::Success as u32, Status::MoreEntries as u32];
+        self.state.channel.failures += u64::from(!good.contains(&status));
+        for _ in 0..action.answers {
+            self.deliver(context, request, &response, action);
+        }
+        observe(context, request, action, status);
     }
 
     /// The message of a request; `None` if there is none that can be answered.
@@ -60,35 +93,35 @@ impl Mana {
     }
 
     /// Writes a response to the next receive buffer.
-    fn deliver(&mut self, context: &mut Context<'_>, response: &[u8]) {
+    fn deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        request: &Request,
+        response: &[u8],
+        action: &CommandAction,
+    ) {
         let Some(queue) = self.state.queues.works.get_mut(&RECEIVE_QUEUE) else { return };
         let Some(wqe) = queue.next(context) else {
-            return report(context, &rules::HWC_RECEIVE, "no receive buffer is posted".to_owned(), response);
+            // Where faults make one answer two, the driver cannot know.
+            if action.answers == 1 {
+                report(context, &rules::HWC_RECEIVE, "no receive buffer is posted".to_owned(), response);
+            }
+            return;
         };
         let room: u64 = wqe.sges.iter().map(|sge| u64::from(sge.size)).sum();
         if room < response.len() as u64 {
             let message = format!("{} bytes of response for a buffer of {room}", response.len());
             return report(context, &rules::HWC_RECEIVE, message, &wqe.raw);
         }
-        if let Err(error) = scatter(context, &wqe.sges, response) {
+        let response = rewritten(request, action, response);
+        if let Err(error) = scatter(context, &wqe.sges, &response) {
             return report(context, &rules::HWC_RECEIVE, error.to_string(), &wqe.raw);
         }
-        self.complete(context, RECEIVE_QUEUE, &wqe, response.len());
+        self.complete(context, RECEIVE_QUEUE, oob(RECEIVE_QUEUE, &wqe, response.len()));
     }
 
     /// Completes an entry of one of the channel's queues.
-    fn complete(&mut self, context: &mut Context<'_>, queue: u32, wqe: &Wqe, length: usize) {
-        let source = if queue == SEND_QUEUE { SEND_QUEUE } else { PF_RECEIVE_QUEUE };
-        let oob = RxOob {
-            flags: WHOLE_MESSAGE.into(),
-            source: source.into(),
-            reserved: 0.into(),
-            wqe_offset: wqe.offset.into(),
-            wqe_addr_high: 0.into(),
-            client_data_unit: u32::from(wqe.header.client_data_unit).into(),
-            tx_oob_data_size: (length as u32).into(),
-            chunk_offset: 0.into(),
-        };
+    fn complete(&mut self, context: &mut Context<'_>, queue: u32, oob: RxOob) {
         let mut payload = [0; 60];
         payload[..size_of::<RxOob>()].copy_from_slice(oob.as_bytes());
         let completion = Completion { work_queue: queue, is_send: queue == SEND_QUEUE, payload };
@@ -109,6 +142,47 @@ impl Mana {
             report(context, &rules::HWC_OOB, message, &wqe.raw);
         }
     }
+}
+
+/// What the completion of an entry says.
+fn oob(queue: u32, wqe: &Wqe, length: usize) -> RxOob {
+    let source = if queue == SEND_QUEUE { SEND_QUEUE } else { PF_RECEIVE_QUEUE };
+    RxOob {
+        flags: WHOLE_MESSAGE.into(),
+        source: source.into(),
+        reserved: 0.into(),
+        wqe_offset: wqe.offset.into(),
+        wqe_addr_high: 0.into(),
+        client_data_unit: u32::from(wqe.header.client_data_unit).into(),
+        tx_oob_data_size: (length as u32).into(),
+        chunk_offset: 0.into(),
+    }
+}
+
+/// An answer with the fields changed that faults change.
+fn rewritten(request: &Request, action: &CommandAction, response: &[u8]) -> Vec<u8> {
+    let mut response = response.to_vec();
+    if let Some(kind) = request.kind() {
+        action.rewrite(&mut WireView::new(&answer_fields(kind), &mut response));
+    }
+    response
+}
+
+fn status_of(response: &[u8]) -> u32 {
+    let word = response.get(STATUS_OFFSET..).and_then(|bytes| bytes.first_chunk());
+    word.map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+/// Tells what became of a request.
+fn observe(context: &mut Context<'_>, request: &Request, action: &CommandAction, status: u32) {
+    context.observe(EventKind::Command, || {
+        let kind = request.kind();
+        let event = DeviceEvent::new(EventKind::Command, kind.map_or("unknown", |kind| kind.name()));
+        let fields = kind.map_or(&[][..], |kind| kind.request()).iter();
+        let values = fields.filter_map(|field| Some((field.name(), field.read(request.body())?)));
+        values.fold(event.with("status", status), |event, (name, value)| event.with(name, value))
+    });
+    context.observe_faults(&action.faults);
 }
 
 fn gather(context: &Context<'_>, sges: &[Sge]) -> Result<Vec<u8>, DmaError> {
@@ -133,14 +207,17 @@ fn scatter(context: &Context<'_>, sges: &[Sge], mut bytes: &[u8]) -> Result<(), 
 fn record(context: &mut Context<'_>, request: &Request, failure: &Failure) {
     let Some((rule, message)) = &failure.breach else { return };
     let name = request.kind().map_or("unknown", |kind| kind.name());
-    let status = failure.status;
-    let unsupported = if status == Status::Unsupported { " (unsupported)" } else { "" };
-    report(context, rule, format!("{name}: {message}{unsupported}"), &request.bytes());
+    report(context, rule, format!("{name}: {message}"), &request.bytes());
 }
 
 fn report(context: &mut Context<'_>, rule: &Rule, message: String, descriptor: &[u8]) {
     context.report(rule, message, |finding| {
-        finding.queue = "hwc".to_owned();
+        finding.queue = CHANNEL.to_owned();
         finding.descriptor = descriptor.to_vec();
     });
 }
+
+/// Requests beyond that many that wait are lost.
+const MOST_DELAYED: usize = 256;
+/// Where a response header has its status.
+const STATUS_OFFSET: usize = 24;

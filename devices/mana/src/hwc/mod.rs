@@ -5,6 +5,7 @@
 //! also carries what the device tells by itself: first how the channel came out, later that the link changed or
 //! that the driver is to reset the device.
 
+mod delay;
 mod exchange;
 
 use nicvisor_core::Context;
@@ -29,6 +30,8 @@ pub(crate) struct Channel {
     /// Requests carried out since power-on, and how many of them failed.
     pub(crate) requests: u64,
     pub(crate) failures: u64,
+    /// Requests that faults put off.
+    delayed: Vec<delay::Delayed>,
 }
 
 impl Channel {
@@ -73,12 +76,16 @@ impl Mana {
             queues.works.insert(id, WorkQueue::new(id, owner, kind, memory, COMPLETION_QUEUE));
         }
         self.state.channel.established = true;
+        self.state.forgotten = false;
         self.tell_channel(context);
         true
     }
 
     /// The driver gives the channel back. Everything that was created through it goes with it.
     pub(crate) fn destroy_channel(&mut self, context: &mut Context<'_>) -> bool {
+        if std::mem::take(&mut self.state.forgotten) {
+            return true;
+        }
         if !self.state.channel.established {
             let message = "the hardware channel is destroyed, which does not exist";
             context.report(&rules::HWC_SETUP, message, |finding| finding.queue = "hwc".to_owned());

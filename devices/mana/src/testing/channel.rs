@@ -192,6 +192,11 @@ impl Channel {
         self.collect(harness)
     }
 
+    /// The response that comes later than its request, if it has come.
+    pub fn late(&mut self, harness: &mut Harness<Mana>) -> Option<Response> {
+        self.collect(harness)
+    }
+
     /// Takes what the device completed. The response among it, if there is one.
     fn collect(&mut self, harness: &mut Harness<Mana>) -> Option<Response> {
         let mut response = None;

@@ -1,5 +1,6 @@
 //! The device as a driver sees it.
 
+mod channel_faults;
 mod control;
 mod faults;
 mod hostile;

@@ -8,6 +8,17 @@ macro_rules! wire {
         #[repr(C)]
         pub struct $name { $($(#[$field_attribute])* pub $field: $type,)* }
         const _: () = assert!(size_of::<$name>() == $size);
+
+        impl $name {
+            /// Its fields by name; of a longer one the first bytes.
+            pub const LAYOUT: &[nicvisor_core::fault::WireField] = &[$(
+                nicvisor_core::fault::WireField::little(
+                    stringify!($field),
+                    std::mem::offset_of!($name, $field),
+                    $crate::wire::word(size_of::<$type>()),
+                ),
+            )*];
+        }
     };
 }
 
@@ -29,3 +40,13 @@ pub use request_type::{RequestType, Status};
 
 /// `GDMA_CQE_OWNER_MASK`, `GDMA_EQE_OWNER_MASK`: the owner bits of completions and events.
 pub const OWNER_MASK: u8 = 7;
+
+/// Bytes of the longest word within `size` bytes.
+const fn word(size: usize) -> u8 {
+    match size {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        4..=7 => 4,
+        _ => 8,
+    }
+}

@@ -1,9 +1,12 @@
 //! What can be asked through the hardware channel, and how it can end.
 
+use nicvisor_core::fault::WireField;
 use serde::{Deserialize, Serialize};
 
+use super::{gdma_requests as gdma, mana_requests as mana};
+
 macro_rules! request_types {
-    ($($name:ident = $number:literal, $text:literal;)*) => {
+    ($($name:ident = $number:literal, $text:literal, $request:expr, $answer:expr;)*) => {
         /// The requests, by the numbers and names of `enum gdma_request_type` (Linux `include/net/mana/gdma.h`)
         /// and `enum mana_command_code` (`include/net/mana/mana.h`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,46 +33,60 @@ macro_rules! request_types {
                     $(RequestType::$name => $text,)*
                 }
             }
+
+            /// The fields behind the request's header.
+            pub fn request(self) -> &'static [WireField] {
+                match self {
+                    $(RequestType::$name => $request,)*
+                }
+            }
+
+            /// The fields behind the answer's header.
+            pub fn answer(self) -> &'static [WireField] {
+                match self {
+                    $(RequestType::$name => $answer,)*
+                }
+            }
         }
     };
 }
 
 request_types! {
-    VerifyVfDriverVersion = 1, "GDMA_VERIFY_VF_DRIVER_VERSION";
-    QueryMaxResources = 2, "GDMA_QUERY_MAX_RESOURCES";
-    ListDevices = 3, "GDMA_LIST_DEVICES";
-    RegisterDevice = 4, "GDMA_REGISTER_DEVICE";
-    DeregisterDevice = 5, "GDMA_DEREGISTER_DEVICE";
-    GenerateTestEqe = 10, "GDMA_GENERATE_TEST_EQE";
-    CreateQueue = 12, "GDMA_CREATE_QUEUE";
-    DisableQueue = 13, "GDMA_DISABLE_QUEUE";
-    AllocateResourceRange = 22, "GDMA_ALLOCATE_RESOURCE_RANGE";
-    DestroyResourceRange = 24, "GDMA_DESTROY_RESOURCE_RANGE";
-    CreateDmaRegion = 25, "GDMA_CREATE_DMA_REGION";
-    DmaRegionAddPages = 26, "GDMA_DMA_REGION_ADD_PAGES";
-    DestroyDmaRegion = 27, "GDMA_DESTROY_DMA_REGION";
-    CreatePd = 29, "GDMA_CREATE_PD";
-    DestroyPd = 30, "GDMA_DESTROY_PD";
-    CreateMr = 31, "GDMA_CREATE_MR";
-    DestroyMr = 32, "GDMA_DESTROY_MR";
-    QueryHwcTimeout = 84, "GDMA_QUERY_HWC_TIMEOUT";
-    AllocDm = 96, "GDMA_ALLOC_DM";
-    DestroyDm = 97, "GDMA_DESTROY_DM";
-    QueryDevConfig = 0x20001, "MANA_QUERY_DEV_CONFIG";
-    QueryGfStat = 0x20002, "MANA_QUERY_GF_STAT";
-    ConfigVportTx = 0x20003, "MANA_CONFIG_VPORT_TX";
-    CreateWqObj = 0x20004, "MANA_CREATE_WQ_OBJ";
-    DestroyWqObj = 0x20005, "MANA_DESTROY_WQ_OBJ";
-    FenceRq = 0x20006, "MANA_FENCE_RQ";
-    ConfigVportRx = 0x20007, "MANA_CONFIG_VPORT_RX";
-    QueryVportConfig = 0x20008, "MANA_QUERY_VPORT_CONFIG";
-    QueryLinkConfig = 0x2000a, "MANA_QUERY_LINK_CONFIG";
-    SetBwClamp = 0x2000b, "MANA_SET_BW_CLAMP";
-    QueryPhyStat = 0x2000c, "MANA_QUERY_PHY_STAT";
-    RegisterFilter = 0x28000, "MANA_REGISTER_FILTER";
-    DeregisterFilter = 0x28001, "MANA_DEREGISTER_FILTER";
-    RegisterHwPort = 0x28003, "MANA_REGISTER_HW_PORT";
-    DeregisterHwPort = 0x28004, "MANA_DEREGISTER_HW_PORT";
+    VerifyVfDriverVersion = 1, "GDMA_VERIFY_VF_DRIVER_VERSION", gdma::VerifyVersionRequest::LAYOUT, gdma::VerifyVersionResponse::LAYOUT;
+    QueryMaxResources = 2, "GDMA_QUERY_MAX_RESOURCES", &[], gdma::MaxResourcesResponse::LAYOUT;
+    ListDevices = 3, "GDMA_LIST_DEVICES", &[], gdma::ListDevicesResponse::LAYOUT;
+    RegisterDevice = 4, "GDMA_REGISTER_DEVICE", &[], gdma::RegisterDeviceResponse::LAYOUT;
+    DeregisterDevice = 5, "GDMA_DEREGISTER_DEVICE", &[], &[];
+    GenerateTestEqe = 10, "GDMA_GENERATE_TEST_EQE", gdma::GenerateTestEvent::LAYOUT, &[];
+    CreateQueue = 12, "GDMA_CREATE_QUEUE", gdma::CreateQueue::LAYOUT, gdma::Index::LAYOUT;
+    DisableQueue = 13, "GDMA_DISABLE_QUEUE", gdma::DisableQueue::LAYOUT, &[];
+    AllocateResourceRange = 22, "GDMA_ALLOCATE_RESOURCE_RANGE", gdma::AllocateResourceRange::LAYOUT, gdma::Index::LAYOUT;
+    DestroyResourceRange = 24, "GDMA_DESTROY_RESOURCE_RANGE", gdma::DestroyResourceRange::LAYOUT, &[];
+    CreateDmaRegion = 25, "GDMA_CREATE_DMA_REGION", gdma::CreateDmaRegion::LAYOUT, gdma::Handle::LAYOUT;
+    DmaRegionAddPages = 26, "GDMA_DMA_REGION_ADD_PAGES", gdma::AddPages::LAYOUT, &[];
+    DestroyDmaRegion = 27, "GDMA_DESTROY_DMA_REGION", gdma::Handle::LAYOUT, &[];
+    CreatePd = 29, "GDMA_CREATE_PD", gdma::CreatePd::LAYOUT, gdma::CreatePdResponse::LAYOUT;
+    DestroyPd = 30, "GDMA_DESTROY_PD", gdma::Handle::LAYOUT, &[];
+    CreateMr = 31, "GDMA_CREATE_MR", gdma::CreateMr::LAYOUT, gdma::CreateMrResponse::LAYOUT;
+    DestroyMr = 32, "GDMA_DESTROY_MR", gdma::Handle::LAYOUT, &[];
+    QueryHwcTimeout = 84, "GDMA_QUERY_HWC_TIMEOUT", gdma::HwcTimeout::LAYOUT, gdma::HwcTimeout::LAYOUT;
+    AllocDm = 96, "GDMA_ALLOC_DM", gdma::AllocDm::LAYOUT, gdma::Handle::LAYOUT;
+    DestroyDm = 97, "GDMA_DESTROY_DM", gdma::Handle::LAYOUT, &[];
+    QueryDevConfig = 0x20001, "MANA_QUERY_DEV_CONFIG", mana::QueryDeviceConfig::LAYOUT, mana::QueryDeviceConfigResponse::LAYOUT;
+    QueryGfStat = 0x20002, "MANA_QUERY_GF_STAT", gdma::Handle::LAYOUT, gdma::Handle::LAYOUT;
+    ConfigVportTx = 0x20003, "MANA_CONFIG_VPORT_TX", mana::ConfigVport::LAYOUT, mana::ConfigVportResponse::LAYOUT;
+    CreateWqObj = 0x20004, "MANA_CREATE_WQ_OBJ", mana::CreateWqObject::LAYOUT, mana::CreateWqObjectResponse::LAYOUT;
+    DestroyWqObj = 0x20005, "MANA_DESTROY_WQ_OBJ", mana::DestroyWqObject::LAYOUT, &[];
+    FenceRq = 0x20006, "MANA_FENCE_RQ", gdma::Handle::LAYOUT, &[];
+    ConfigVportRx = 0x20007, "MANA_CONFIG_VPORT_RX", mana::ConfigRxSteering::LAYOUT, mana::ConfigRxSteeringResponse::LAYOUT;
+    QueryVportConfig = 0x20008, "MANA_QUERY_VPORT_CONFIG", gdma::Index::LAYOUT, mana::QueryVportConfigResponse::LAYOUT;
+    QueryLinkConfig = 0x2000a, "MANA_QUERY_LINK_CONFIG", gdma::Handle::LAYOUT, mana::QueryLinkConfigResponse::LAYOUT;
+    SetBwClamp = 0x2000b, "MANA_SET_BW_CLAMP", mana::SetBandwidthClamp::LAYOUT, mana::SetBandwidthClampResponse::LAYOUT;
+    QueryPhyStat = 0x2000c, "MANA_QUERY_PHY_STAT", gdma::Handle::LAYOUT, mana::PhyStatistics::LAYOUT;
+    RegisterFilter = 0x28000, "MANA_REGISTER_FILTER", mana::RegisterFilter::LAYOUT, gdma::Handle::LAYOUT;
+    DeregisterFilter = 0x28001, "MANA_DEREGISTER_FILTER", gdma::Handle::LAYOUT, &[];
+    RegisterHwPort = 0x28003, "MANA_REGISTER_HW_PORT", mana::RegisterHwPort::LAYOUT, gdma::Handle::LAYOUT;
+    DeregisterHwPort = 0x28004, "MANA_DEREGISTER_HW_PORT", gdma::Handle::LAYOUT, &[];
 }
 
 impl RequestType {
