@@ -1,6 +1,6 @@
 //! Completion queues: each announces its entries to an event queue.
 
-use nicvisor_core::fault::{CompletionFaults, Interrupt, Shaper, WireField, WireView};
+use nicvisor_core::fault::{CompletionFaults, Shaper, WireField, WireView};
 use nicvisor_core::{Context, Duration, Time};
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +138,11 @@ impl CompletionQueue {
     ) -> bool {
         let raw = self.encode(&completion);
         let fields = WireView::new(self.client.layout(), &raw);
-        self.shaper.offer(context.now, faults, completion, &fields).is_none()
+        let lost = self.shaper.offer(context.now, faults, completion, &fields);
+        if let Some(lost) = &lost {
+            context.observe_faults(&lost.faults);
+        }
+        lost.is_none()
     }
 
     /// Writes the next completion that is due. Whether to announce what is there then; `None` if none is due.
@@ -150,12 +154,7 @@ impl CompletionQueue {
             ready.rewrite(&mut WireView::new(self.client.layout(), &mut raw));
             announce |= self.push(context, &raw);
         }
-        match ready.interrupt {
-            Interrupt::Normal => return Some(announce),
-            Interrupt::Suppressed => (),
-            Interrupt::Vector(vector) => context.raise(vector),
-        }
-        Some(false)
+        Some(ready.raise(context) && announce)
     }
 
     /// Faults were lifted.
