@@ -1,5 +1,6 @@
 //! Outcomes as text.
 
+pub mod html;
 mod human;
 mod junit;
 mod ktap;

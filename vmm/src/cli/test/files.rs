@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use scenarios::{Outcome, Scenario, Verdict};
+use scenarios::outcome::GuestOutcome;
+use scenarios::{Outcome, Scenario, Verdict, report};
 
 use super::super::failure::{FAILED, Failure};
 use super::super::prepare::Prepared;
@@ -15,9 +16,13 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(directory: &Path, scenario: &Scenario) -> Files {
+        Files::named(directory, &scenario.name, &scenario.kernel)
+    }
+
+    fn named(directory: &Path, scenario: &str, kernel: &str) -> Files {
         let safe =
             |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.=".contains(c), "-");
-        let name = format!("{}.{}", safe(&scenario.name), safe(&scenario.kernel));
+        let name = format!("{}.{}", safe(scenario), safe(kernel));
         Files { stem: directory.join(name) }
     }
 
@@ -39,6 +44,26 @@ impl Files {
                 .write(&self.path(&ending("json")))?;
         }
         Ok(())
+    }
+
+    /// What the page about `outcome` links to: the files in `directory` that were written.
+    pub(super) fn links(directory: &Path, outcome: &Outcome) -> report::html::Files {
+        // The outcome names the kernel exactly; the files are called after what was asked for.
+        let kernel = outcome.guests.first().map_or("", |guest| guest.kernel.as_str());
+        let files = Files::named(directory, &outcome.scenario, kernel);
+        let written = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            path.exists().then_some(name)
+        };
+        let several = outcome.guests.len() > 1;
+        let log = |guest: &GuestOutcome| {
+            let ending = if several { format!("{}.log", guest.name) } else { "log".into() };
+            Some((format!("log of {}", guest.name), written(files.path(&ending))?))
+        };
+        report::html::Files {
+            capture: written(files.capture()),
+            logs: outcome.guests.iter().filter_map(log).collect(),
+        }
     }
 
     fn path(&self, ending: &str) -> PathBuf {

@@ -14,7 +14,9 @@ use super::args::{Format, TestArguments};
 use super::failure::{FAILED, Failure};
 use super::prepare::open_store;
 use super::report::{check_writable, say, write_whole};
+use super::rules;
 use super::run::catch_signals;
+use files::Files;
 use job::Job;
 use live::Live;
 
@@ -71,12 +73,24 @@ fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) 
     if let Some(directory) = &arguments.report {
         write_whole(&directory.join("results.json"), report::json(outcomes).as_bytes())?;
         write_whole(&directory.join("results.xml"), report::junit(outcomes).as_bytes())?;
+        write_whole(&directory.join("index.html"), page(arguments, directory, outcomes).as_bytes())?;
     }
     Ok(match (interrupted, failed) {
         (true, _) => 130,
         (false, 0) => 0,
         (false, _) => FAILED,
     })
+}
+
+/// The page about the whole run.
+fn page(arguments: &TestArguments, directory: &Path, outcomes: &[Outcome]) -> String {
+    let page = report::html::Page {
+        producer: concat!("nicvisor ", env!("CARGO_PKG_VERSION")).into(),
+        facts: vec![("seed".into(), arguments.guest.seed.to_string())],
+    };
+    let outcomes: Vec<_> =
+        outcomes.iter().map(|outcome| (outcome.clone(), Files::links(directory, outcome))).collect();
+    report::html::html(&page, &outcomes, &|id| rules::all().find(|rule| rule.id == id))
 }
 
 fn load(arguments: &TestArguments) -> Result<Vec<Scenario>, Failure> {
