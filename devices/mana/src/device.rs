@@ -3,7 +3,8 @@
 use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
 use nicvisor_core::{
-    Context, Device, DeviceEvent, DropReason, EventKind, Fate, Frame, PciDevice, Port, RestoreError, Time,
+    Context, Device, DeviceEvent, DropReason, EventKind, Fate, Frame, FrameId, PciDevice, Port, RestoreError,
+    Sizes, Time,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -242,6 +243,14 @@ impl Device for Mana {
 
     fn ports(&self) -> Vec<Port> {
         self.state.vports.iter().map(|vport| Port { mac: vport.mac, mtu: self.config.mtu }).collect()
+    }
+
+    fn handed_sizes(&self, port: u16) -> Option<&Sizes> {
+        Some(&self.state.data.get(usize::from(port))?.transmitter.handed.sizes)
+    }
+
+    fn frames_held(&self) -> Vec<FrameId> {
+        self.state.data.iter().flat_map(|data| data.receiver.held()).collect()
     }
 
     fn counters(&self) -> Vec<(String, u64)> {

@@ -57,6 +57,12 @@ pub struct Counters {
 }
 
 impl Receiver {
+    /// The frames inside: those that wait for buffers, and those that are written but not announced.
+    pub(crate) fn held(&self) -> impl Iterator<Item = FrameId> {
+        let waiting = self.waiting.values().flatten().map(|arrival| arrival.frame.id);
+        waiting.chain(self.unannounced.values().flat_map(|packets| packets.frames.iter().copied()))
+    }
+
     /// A frame for the vPort arrives from the link.
     pub fn receive(
         &mut self,

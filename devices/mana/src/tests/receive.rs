@@ -132,10 +132,13 @@ fn frames_wait_for_buffers_until_the_memory_is_full() {
     let dropped: Vec<_> = fates(&effects).into_iter().filter(|(_, fate)| **fate != Fate::Delivered).collect();
     assert_eq!(dropped, [(174, &Fate::Dropped(DropReason::NO_BUFFER))]);
     assert_eq!(driver.harness.device.state.vports[0].statistics.rx_discards_nowqe, 1);
+    let held: Vec<u64> = driver.harness.device.frames_held().iter().map(|frame| frame.0).collect();
+    assert_eq!(held, (129..=173).collect::<Vec<_>>());
     assert_eq!(driver.received(0, 0).len(), 128);
     driver.post(0, 0);
     assert_eq!(driver.received(0, 0).len(), 45);
     assert_eq!(driver.effects().fates.len(), 45);
+    assert!(driver.harness.device.frames_held().is_empty());
 }
 
 #[test]
@@ -152,6 +155,7 @@ fn up_to_four_or_eight_packets_share_a_completion() {
             driver.harness.arrive(0, id, bytes.clone());
         }
         assert_eq!(driver.effects().fates.len(), most, "the others wait for more");
+        assert_eq!(driver.harness.device.frames_held().len(), 2);
         let packets = driver.received(0, 0);
         assert!(packets.iter().all(|packet| packet.kind == kind as u8));
         assert!(packets.iter().map(|packet| &packet.bytes).eq(&bytes[..most]));

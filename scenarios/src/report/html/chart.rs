@@ -11,8 +11,11 @@ use crate::outcome::TrafficSeries;
 
 /// What each port sent over time, all in one chart.
 pub(super) fn throughput(traffic: &[TrafficSeries]) -> Markup {
-    let series: Vec<(&str, Vec<(f64, f64)>)> =
-        traffic.iter().map(|port| (port.port.as_str(), rates(port))).filter(|(_, rates)| !rates.is_empty()).collect();
+    let series: Vec<(&str, Vec<(f64, f64)>)> = traffic
+        .iter()
+        .map(|port| (port.port.as_str(), rates(port)))
+        .filter(|(_, rates)| !rates.is_empty())
+        .collect();
     let highest = series.iter().flat_map(|(_, rates)| rates).map(|(_, rate)| *rate).fold(0.0, f64::max);
     if highest <= 0.0 {
         return html! {};
@@ -84,7 +87,8 @@ pub(super) fn sizes(ports: &[PortSizes]) -> Markup {
     let charts: Vec<(String, &Sizes)> = ports
         .iter()
         .flat_map(|port| {
-            let handed = port.handed.as_ref().map(|sizes| (format!("{}, handed to the device", port.port), sizes));
+            let handed =
+                port.handed.as_ref().map(|sizes| (format!("{}, handed to the device", port.port), sizes));
             handed.into_iter().chain([(format!("{}, on the wire", port.port), &port.wire)])
         })
         .filter(|(_, sizes)| sizes.count() > 0)
@@ -161,8 +165,14 @@ mod tests {
 
     #[test]
     fn rates_are_differences_over_time() {
-        let sample = |time, sent_bytes| TrafficSample { time: Time::from_nanos(time), sent_bytes, received_bytes: 0 };
-        let samples = vec![sample(0, 0), sample(500_000_000, 1_000), sample(500_000_000, 1_500), sample(1_000_000_000, 1_000)];
+        let sample =
+            |time, sent_bytes| TrafficSample { time: Time::from_nanos(time), sent_bytes, received_bytes: 0 };
+        let samples = vec![
+            sample(0, 0),
+            sample(500_000_000, 1_000),
+            sample(500_000_000, 1_500),
+            sample(1_000_000_000, 1_000),
+        ];
         let series = TrafficSeries { port: "gve0".into(), samples };
         assert_eq!(rates(&series), [(0.5, 16_000.0), (1.0, 0.0)]);
         assert_eq!(bits(16_000.0), "16.0 kb/s");

@@ -60,12 +60,18 @@ fn headers(packet: &[u8]) -> String {
         parts.extend(layers.ethernet.map(|at| format!("Ethernet at {at}")));
         parts.extend(layers.vlan.map(|tag| format!("VLAN {}", tag & 0xfff)));
         if let Some(ip) = &layers.ip {
-            parts.push(format!("{} at {}", if ip.version == IpVersion::V4 { "IPv4" } else { "IPv6" }, ip.offset));
+            parts.push(format!(
+                "{} at {}",
+                if ip.version == IpVersion::V4 { "IPv4" } else { "IPv6" },
+                ip.offset
+            ));
             parts.extend(ip.jumbo.map(|jumbo| {
                 format!("jumbo header at {} for {} bytes", jumbo.header_offset, jumbo.payload_len)
             }));
         }
-        parts.extend(layers.transport.map(|transport| format!("{:?} at {}", transport.kind, transport.offset)));
+        parts.extend(
+            layers.transport.map(|transport| format!("{:?} at {}", transport.kind, transport.offset)),
+        );
         let Some(inner) = &layers.inner else { break };
         parts.push(format!("{:?}", inner.tunnel));
         layers = &inner.layers;

@@ -23,7 +23,8 @@ fn full() -> (Outcome, Files) {
     finding.device = "gve0".into();
     finding.descriptor = vec![0xab; 20];
     finding.packet = vec![0; 60];
-    let sample = |time, sent_bytes| TrafficSample { time: Time::from_nanos(time), sent_bytes, received_bytes: 0 };
+    let sample =
+        |time, sent_bytes| TrafficSample { time: Time::from_nanos(time), sent_bytes, received_bytes: 0 };
     let outcome = Outcome {
         scenario: "a & b".into(),
         description: "what it shows".into(),
@@ -54,7 +55,8 @@ fn full() -> (Outcome, Files) {
         counters: vec![("gve0.tx".into(), 1234)],
         ..Outcome::new(&crate::Scenario::default())
     };
-    let files = Files { capture: Some("a.pcapng".into()), logs: vec![("log of guest".into(), "a.log".into())] };
+    let files =
+        Files { capture: Some("a.pcapng".into()), logs: vec![("log of guest".into(), "a.log".into())] };
     (outcome, files)
 }
 
