@@ -15,7 +15,7 @@
 //! became of them is told by completions, which event queues announce, each of which has an interrupt vector.
 //!
 //! # Contract checking
-//! Every rule that the driver's headers state is in [`rules`]; a driver that breaks one gets a finding, and the
+//! Every rule that the driver's headers state is in [`mod@rules`]; a driver that breaks one gets a finding, and the
 //! reaction of hardware. All objects are accounted for: what is destroyed twice, too early, or not at all.
 //!
 //! # Faults

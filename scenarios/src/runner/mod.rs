@@ -1,6 +1,6 @@
 //! Carrying a scenario out.
 //!
-//! Steps are small state machines ([`branch`]): the runner lets the lab's time pass until something happens,
+//! Steps are small state machines (`branch`): the runner lets the lab's time pass until something happens,
 //! looks whether any step that is under way has what it waits for, and goes on. So steps can be done side by
 //! side on one thread, and the same scenario gives the same run.
 

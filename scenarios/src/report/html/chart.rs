@@ -114,13 +114,13 @@ fn histogram(title: &str, sizes: &Sizes) -> Markup {
                 (title) ": " (grouped(sizes.count())) " from "
                 (grouped(sizes.smallest().unwrap_or(0))) " to " (grouped(sizes.largest().unwrap_or(0))) " bytes"
             }
-            svg viewBox=(format!("0 0 {WIDTH} {:.0}", rows * ROW)) role="img" aria-label=(title) {
+            svg viewBox=(format!("0 0 {HISTOGRAM} {:.0}", rows * ROW)) role="img" aria-label=(title) {
                 @for (row, (bits, count)) in bars.iter().enumerate() {
                     @let y = row as f64 * ROW;
-                    text x=(LEFT + 20.0) y=(y + 11.0) text-anchor="end" { "up to " (grouped(size(*bits))) }
-                    rect class="f0" x=(LEFT + 28.0) y=(y + 2.0) height=(ROW - 4.0)
-                        width=(PreEscaped(format!("{:.1}", *count as f64 / most as f64 * (WIDTH - LEFT - 100.0)))) {}
-                    text x=(LEFT + 34.0 + *count as f64 / most as f64 * (WIDTH - LEFT - 100.0)) y=(y + 11.0) {
+                    text x=(LEFT + 26.0) y=(y + 11.0) text-anchor="end" { "up to " (grouped(size(*bits))) }
+                    rect class="f0" x=(LEFT + 32.0) y=(y + 2.0) height=(ROW - 4.0)
+                        width=(PreEscaped(format!("{:.1}", *count as f64 / most as f64 * BARS))) {}
+                    text x=(LEFT + 37.0 + *count as f64 / most as f64 * BARS) y=(y + 11.0) {
                         @if *count > 0 { (grouped(*count)) }
                     }
                 }
@@ -154,6 +154,9 @@ const HEIGHT: f64 = 170.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 20.0;
 const ROW: f64 = 15.0;
+/// Histograms stand side by side: a narrower picture, so that their text is as large as the other chart's.
+const HISTOGRAM: f64 = 360.0;
+const BARS: f64 = HISTOGRAM - LEFT - 90.0;
 const COLOURS: usize = 4;
 
 #[cfg(test)]
