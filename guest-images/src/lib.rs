@@ -9,7 +9,7 @@
 //! let store = Store::open(StoreOptions::default())?;
 //! let kernel = store.kernel(&"debian:6.12".parse()?)?;
 //! let initramfs = store.initramfs(&kernel, &InitramfsOptions::default())?;
-//! println!("{} {}", kernel.vmlinuz.display(), initramfs.path.display());
+//! println!("{} {:?}", kernel.vmlinuz.display(), initramfs.layers);
 //! # Ok(())
 //! # }
 //! ```

@@ -78,7 +78,7 @@ fn nics_that_are_none() {
     refused(&["run", "--nic", "gve,mtu=70000", "--", "true"], 2, &["mtu"]);
     refused(&["run", "--nic", "gve,colour=red", "--", "true"], 2, &["colour", "format"]);
     refused(&["run", "--nic", "gve,mtu=8896,jumbo-frames=off", "--", "true"], 2, &["jumbo-frames"]);
-    refused(&["run", "--nic", "gve,format=gqi-qpl", "--", "true"], 2, &["dqo-rda"]);
+    refused(&["run", "--nic", "gve,format=gqi", "--", "true"], 2, &["dqo-rda"]);
     refused(&["run", "--nic", "gve,link=vde:x", "--", "true"], 2, &["vde:x", "stream:PATH"]);
     refused(&["run", "--accel", "soft", "--cpu", "host", "--", "true"], 2, &["--accel kvm"]);
     refused(&["run", "--nic", "gve,mtu=1500,mtu=9000", "--", "true"], 2, &["mtu= is given twice"]);

@@ -248,7 +248,10 @@ mod tests {
         cache.forget_page(0x1abc);
         assert_eq!((cache.find(here), cache.find_fast(here), cache.find(crossing)), (None, None, None));
         assert!(cache.find(elsewhere).is_some());
-        assert_eq!(cache.forget_all(), [0x3000]);
+        let mut pages = cache.forget_all();
+        pages.sort_unstable();
+        // The first page's only block went with the page that it crossed to.
+        assert_eq!(pages, [0, 0x3000]);
         assert_eq!((cache.find(elsewhere), cache.find_fast(elsewhere)), (None, None));
         let again = cache.insert(here, &[nop], None);
         assert_eq!(cache.ops(again).len(), 1);

@@ -1,6 +1,7 @@
 //! Runs a form on both sides and compares.
 
 use std::cell::RefCell;
+use std::sync::OnceLock;
 
 use iced_x86::{Code, Instruction, Mnemonic};
 use proptest::array::{uniform16, uniform32};
@@ -100,6 +101,10 @@ fn check(
     let tolerance = tolerance(&instruction, &state);
     let expected = native::run(&code, form.bits, &state);
     let actual = machine.run(&code, form.bits, &state);
+    let faults = |outcome: &Outcome| outcome.trap.is_some_and(|trap| trap.vector == PAGE_FAULT);
+    if (faults(&expected) || faults(&actual)) && !host_is_amd() {
+        return Ok(());
+    }
     match difference(&expected, &actual, tolerance) {
         None => Ok(()),
         Some(what) => Err(TestCaseError::fail(format!(
@@ -112,6 +117,15 @@ fn check(
             actual.state
         ))),
     }
+}
+
+/// What an instruction has changed when a page fault stops it, and whether it gets as far as the fault, is up to
+/// the model; softcpu does as AMD's do.
+fn host_is_amd() -> bool {
+    static IS_AMD: OnceLock<bool> = OnceLock::new();
+    *IS_AMD.get_or_init(|| {
+        std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
+    })
 }
 
 /// The first thing that is different.
@@ -190,3 +204,5 @@ fn case() -> impl Strategy<Value = Case> {
 fn number() -> impl Strategy<Value = u64> {
     any::<u64>().prop_map(|seed| Random(seed).number())
 }
+
+const PAGE_FAULT: u8 = 14;
