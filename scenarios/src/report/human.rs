@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::grouped;
 use crate::outcome::{Outcome, OutcomeTable, Verdict};
 
 /// One outcome: a line, and below it what failed and the tables.
@@ -55,14 +56,7 @@ fn number(value: f64) -> String {
     if value.abs() < 100.0 && value.fract() != 0.0 {
         return format!("{value:.2}");
     }
-    let digits = format!("{:.0}", value.abs());
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
+    let grouped = grouped(&format!("{:.0}", value.abs()));
     if value <= -0.5 { format!("-{grouped}") } else { grouped }
 }
 

@@ -19,6 +19,18 @@ pub fn json(outcomes: &[Outcome]) -> String {
     serde_json::to_string_pretty(outcomes).expect("outcomes are plain data") + "\n"
 }
 
+/// Decimal digits in groups of three.
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod testing {
     use crate::outcome::{Check, Outcome, Verdict};

@@ -168,13 +168,5 @@ fn number(value: f64) -> String {
 
 /// A number with its digits in groups of three.
 pub(super) fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    crate::report::grouped(&value.to_string())
 }
