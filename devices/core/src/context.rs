@@ -3,7 +3,7 @@
 use nicvisor_memory::GuestRam;
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceEvent, Dma, EventKind, EventKinds, Fate, Finding, Frame, FrameId, Rule, Time};
+use crate::{DeviceEvent, DeviceId, Dma, EventKind, EventKinds, Fate, Finding, Frame, FrameId, Rule, Time};
 
 /// What a device model is given with every call.
 #[derive(Debug)]
@@ -22,7 +22,18 @@ impl<'a> Context<'a> {
         Context { now, dma: Dma::new(memory, bus_master), effects }
     }
 
-    /// Asks for the device's MSI-X interrupt `vector` (an index into its table, not a CPU vector).
+    /// Calls a device behind the one that was called, in its own name: a bus that is reached through something
+    /// else does so. What the device wants done is kept apart, in [`Effects::nested`].
+    pub fn on_behalf<R>(&mut self, device: DeviceId, call: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let mut own = Effects { wanted: self.effects.wanted, ..Effects::default() };
+        let result = call(&mut Context { now: self.now, dma: self.dma, effects: &mut own });
+        if !own.is_empty() {
+            self.effects.nested.push((device, own));
+        }
+        result
+    }
+
+    /// Asks for the device's interrupt number `vector`: an index into its MSI-X table, or a channel of VMBus.
     pub fn raise(&mut self, vector: u16) {
         self.effects.vectors.push(vector);
     }
@@ -32,6 +43,16 @@ impl<'a> Context<'a> {
     pub fn transmit(&mut self, port: u16, bytes: Vec<u8>) -> FrameId {
         self.effects.frames.push((port, Frame::new(bytes)));
         FrameId::provisional(self.effects.frames.len() - 1)
+    }
+
+    /// Lets frames for port number `port`, which is bonded with another device's, arrive there or here.
+    pub fn switch_path(&mut self, port: u16, path: DataPath) {
+        self.effects.paths.push((port, path));
+    }
+
+    /// Has the bus offer the guest `count` more channels of this VMBus device.
+    pub fn offer_sub_channels(&mut self, count: u16) {
+        self.effects.sub_channels = self.effects.sub_channels.saturating_add(count);
     }
 
     /// Says what became of a frame that the device was given.
@@ -79,8 +100,8 @@ impl<'a> Context<'a> {
 /// What a device model wants done, in order within each kind. The machine empties it after every call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
-    /// MSI-X vectors to raise, by index into the device's table. [`crate::pci::Function`] turns them into
-    /// [`Self::messages`] or leaves them pending where masked.
+    /// Interrupts to raise, by index into the device's MSI-X table or by channel. The bus part of the device
+    /// ([`crate::pci::Function`] on PCI) turns them into [`Self::messages`] or leaves them pending where masked.
     pub vectors: Vec<u16>,
     /// Message-signalled interrupts to deliver.
     pub messages: Vec<MsiMessage>,
@@ -90,6 +111,10 @@ pub struct Effects {
     pub frames: Vec<(u16, Frame)>,
     /// What became of frames that the device was given.
     pub fates: Vec<(FrameId, Fate)>,
+    /// Which of two bonded ports gets the frames from now on, with the device's port number.
+    pub paths: Vec<(u16, DataPath)>,
+    /// How many more channels the guest shall be offered; for the bus part of a VMBus device.
+    pub sub_channels: u16,
     /// Broken rules.
     pub findings: Vec<Finding>,
     /// What the guest did, as far as it is [`Self::wanted`].
@@ -98,6 +123,8 @@ pub struct Effects {
     pub host: Vec<HostMessage>,
     /// The machine is to be switched off or reset.
     pub power: Option<PowerEvent>,
+    /// What devices behind the one that was called want done, each in its own name, in order.
+    pub nested: Vec<(DeviceId, Effects)>,
     /// Which events somebody wants to know; set by the machine, not an effect.
     pub wanted: EventKinds,
 }
@@ -110,11 +137,24 @@ impl Effects {
             && self.lines.is_empty()
             && self.frames.is_empty()
             && self.fates.is_empty()
+            && self.paths.is_empty()
+            && self.sub_channels == 0
             && self.findings.is_empty()
             && self.events.is_empty()
             && self.host.is_empty()
             && self.power.is_none()
+            && self.nested.is_empty()
     }
+}
+
+/// Where the frames for a bonded port arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataPath {
+    /// At the port itself: the synthetic one.
+    #[default]
+    Own,
+    /// At the port that it is bonded with, as long as that is plugged in: the virtual function's.
+    Partner,
 }
 
 /// What the guest wants to happen to the whole machine.
@@ -182,6 +222,28 @@ mod tests {
         let findings = bench.effects.findings.iter();
         let frames: Vec<_> = findings.map(|finding| finding.frame?.resolve(&ids)).collect();
         assert_eq!(frames, [None, Some(FrameId(21)), Some(FrameId(9)), None]);
+    }
+
+    #[test]
+    fn what_a_device_behind_another_wants_done_stays_its_own() {
+        let mut bench = Bench::default();
+        bench.effects.wanted = EventKinds::NONE.with(EventKind::State);
+        bench.call(|context| {
+            context.transmit(0, vec![1]);
+            context.on_behalf(DeviceId(4), |context| {
+                let frame = context.transmit(0, vec![2]);
+                context.report(&RULE, "of its frame", |finding| finding.frame = Some(frame));
+                context.observe(EventKind::State, || DeviceEvent::new(EventKind::State, "up"));
+            });
+            context.on_behalf(DeviceId(5), |_| ());
+        });
+        let effects = bench.take_effects();
+        assert_eq!(effects.frames.len(), 1);
+        assert!(effects.findings.is_empty() && effects.events.is_empty());
+        let [(DeviceId(4), nested)] = &effects.nested[..] else { panic!("{:?}", effects.nested) };
+        assert_eq!(nested.frames[0].1.bytes, [2]);
+        assert_eq!(nested.findings[0].frame.unwrap().resolve(&[FrameId(8)]), Some(FrameId(8)));
+        assert_eq!(nested.events.len(), 1);
     }
 
     #[test]

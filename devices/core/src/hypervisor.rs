@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Context, RestoreError, Time};
+use crate::{ChannelBus, Context, FirmwareDevice, RestoreError, Time};
 
 /// A hypervisor's own interface: CPUID leaves, model-specific registers, calls, timers. One model in user space
 /// serves every backend, none of which has an idea of it.
@@ -36,13 +36,28 @@ pub trait HypervisorInterface: std::fmt::Debug + Send {
     /// CPU `cpu` makes a call; arguments and results are in `registers`.
     fn call(&mut self, context: &mut Context<'_>, cpu: usize, registers: &mut GeneralRegisters);
 
-    /// When [`Self::deadline`] wants to be called, if nothing else happens before.
+    /// The bus of devices that comes with the interface, if one does.
+    fn bus(&self) -> Option<&dyn ChannelBus> {
+        None
+    }
+
+    /// The same bus, to be used.
+    fn bus_mut(&mut self) -> Option<&mut dyn ChannelBus> {
+        None
+    }
+
+    /// What the ACPI tables must say about the interface.
+    fn firmware(&self) -> Vec<FirmwareDevice> {
+        Vec::new()
+    }
+
+    /// When [`Self::deadline`] wants to be called, for the interface or for a device on its bus.
     fn next_deadline(&self) -> Option<Time>;
 
     /// It is now at or after [`Self::next_deadline`].
     fn deadline(&mut self, context: &mut Context<'_>);
 
-    /// Machine reset.
+    /// Machine reset, of the devices on the bus too.
     fn reset(&mut self, context: &mut Context<'_>);
 
     /// The whole state as JSON, to be shown or handed to [`Self::restore`].

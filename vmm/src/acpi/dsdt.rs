@@ -1,10 +1,13 @@
 //! The differentiated system description: what cannot be probed, as AML objects.
 
+use std::ops::Range;
+
 use acpi_tables::Aml;
 use acpi_tables::aml::{
     AddressSpace, AddressSpaceCacheable, Device, EISAName, IO, Interrupt, Memory32Fixed, Name, Package, Path,
     ResourceTemplate, Scope, Zero,
 };
+use nicvisor_core::FirmwareDevice;
 use nicvisor_core::pci::Slot;
 use nicvisor_platform::SLEEP_TYPE_OFF;
 
@@ -13,13 +16,14 @@ use crate::boot::layout::{
     ECAM_SIZE, ECAM_START, PCI_HIGH_WINDOW_SIZE, PCI_HIGH_WINDOW_START, PCI_WINDOW_SIZE, PCI_WINDOW_START,
 };
 
-/// The table, with a physical slot number for each of `numbered_slots`.
-pub(super) fn build(numbered_slots: &[(Slot, u32)]) -> Vec<u8> {
+/// The table, with a physical slot number for each of `numbered_slots`, and `devices` besides.
+pub(super) fn build(numbered_slots: &[(Slot, u32)], devices: &[FirmwareDevice]) -> Vec<u8> {
     let mut code = Vec::new();
     code.extend(sleep_state());
     code.extend(motherboard());
     code.extend(pci_root(numbered_slots));
     code.extend(serial_port());
+    code.extend(devices.iter().flat_map(firmware_device));
     definition_block(&code)
 }
 
@@ -110,6 +114,36 @@ fn serial_port() -> Vec<u8> {
             &Name::new(Path::new("_UID"), &Zero {}),
             &Name::new(Path::new("_CRS"), &ResourceTemplate::new(vec![&ports, &interrupt])),
         ],
+    )
+}
+
+/// A device that only these tables tell of.
+fn firmware_device(described: &FirmwareDevice) -> Vec<u8> {
+    let ranges: Vec<AddressSpace<u64>> = described.memory.iter().map(memory_window).collect();
+    let interrupt = described.interrupt.map(|number| Interrupt::new(true, true, false, false, number));
+    let resources: Vec<&dyn Aml> = ranges
+        .iter()
+        .map(|range| -> &dyn Aml { range })
+        .chain(interrupt.iter().map(|interrupt| -> &dyn Aml { interrupt }))
+        .collect();
+    device(
+        "_SB_",
+        Path::new(described.name),
+        &[
+            &Name::new(Path::new("_HID"), &described.hardware_id),
+            &Name::new(Path::new("_UID"), &Zero {}),
+            &Name::new(Path::new("_CRS"), &ResourceTemplate::new(resources)),
+        ],
+    )
+}
+
+fn memory_window(range: &Range<u64>) -> AddressSpace<u64> {
+    AddressSpace::new_memory(
+        AddressSpaceCacheable::NotCacheable,
+        true,
+        range.start,
+        range.end.saturating_sub(1),
+        None,
     )
 }
 

@@ -14,6 +14,7 @@ use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
 use acpi_tables::{Aml, AmlSink, aml_as_bytes};
+use nicvisor_core::FirmwareDevice;
 use nicvisor_core::pci::Slot;
 use nicvisor_memory::GuestRam;
 use nicvisor_platform::{PM_BASE, SCI};
@@ -31,6 +32,8 @@ pub struct Description {
     pub cpus: usize,
     /// Slots that get a physical slot number (`_SUN`): those of NICs, whether present now or plugged later.
     pub numbered_slots: Vec<(Slot, u32)>,
+    /// Other hardware that a guest cannot find by itself.
+    pub devices: Vec<FirmwareDevice>,
 }
 
 /// Writes the tables to guest memory; returns the address of the root pointer.
@@ -54,7 +57,7 @@ fn build(description: &Description) -> Vec<u8> {
         address
     };
     let facs = place(facs());
-    let dsdt = place(dsdt::build(&description.numbered_slots));
+    let dsdt = place(dsdt::build(&description.numbered_slots, &description.devices));
     let tables = [fadt(dsdt, facs), madt(description.cpus), mcfg()].map(&mut place);
     let mut xsdt = XSDT::new(OEM, OEM_TABLE, REVISION);
     for table in tables {
@@ -230,7 +233,13 @@ mod tests {
     #[test]
     fn every_table_is_reachable_and_sums_to_zero() {
         let slots = vec![(Slot { device: 1, function: 0 }, 1), (Slot { device: 2, function: 0 }, 2)];
-        let image = build(&Description { cpus: 64, numbered_slots: slots });
+        let bus = FirmwareDevice {
+            name: "VMB8",
+            hardware_id: "VMBus",
+            memory: vec![0xf000_0000..0xf800_0000, 0x80_0000_0000..0xc0_0000_0000],
+            interrupt: Some(5),
+        };
+        let image = build(&Description { cpus: 64, numbered_slots: slots, devices: vec![bus] });
         assert!(image.len() as u64 <= HIGH_MEMORY_START - ACPI_START);
         assert_eq!((&image[..8], sum(&image[..20]), sum(&image[..36])), (&b"RSD PTR "[..], 0, 0));
         let xsdt = table_at(&image, u64_at(&image, 24));
@@ -243,6 +252,10 @@ mod tests {
             if table.starts_with(b"FACP") {
                 let dsdt = table_at(&image, u64_at(table, 140));
                 assert_eq!((&dsdt[..4], sum(dsdt)), (&b"DSDT"[..], 0));
+                let has = |bytes: &[u8]| dsdt.windows(bytes.len()).any(|window| window == bytes);
+                // A window as the guest will read it: QWord address space descriptor, minimum and maximum.
+                let window = [0x80_0000_0000_u64.to_le_bytes(), 0xbf_ffff_ffff_u64.to_le_bytes()].concat();
+                assert!(has(b"VMB8") && has(b"VMBus\0") && has(&window));
                 assert_eq!(&table_at(&image, u64_at(table, 132))[..4], b"FACS");
             }
             if table.starts_with(b"APIC") {

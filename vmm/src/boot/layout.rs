@@ -92,10 +92,18 @@ pub const PCI_WINDOW_SIZE: u64 = ECAM_START - PCI_WINDOW_START;
 pub const ECAM_START: u64 = 0xe000_0000;
 /// Its size.
 pub const ECAM_SIZE: u64 = 256 << 20;
+/// Address space below 4 GiB for devices behind a hypervisor's own interface.
+pub const HYPERVISOR_WINDOW_START: u64 = ECAM_START + ECAM_SIZE;
+/// Its size.
+pub const HYPERVISOR_WINDOW_SIZE: u64 = 128 << 20;
 /// PCI memory window above RAM, well inside 40 physical address bits.
 pub const PCI_HIGH_WINDOW_START: u64 = 0x40_0000_0000;
 /// Its size.
 pub const PCI_HIGH_WINDOW_SIZE: u64 = 0x40_0000_0000;
+/// The same above RAM.
+pub const HYPERVISOR_HIGH_WINDOW_START: u64 = PCI_HIGH_WINDOW_START + PCI_HIGH_WINDOW_SIZE;
+/// Its size.
+pub const HYPERVISOR_HIGH_WINDOW_SIZE: u64 = 0x40_0000_0000;
 /// First I/O APIC.
 pub const IO_APIC_START: u64 = 0xfec0_0000;
 /// Local APICs.

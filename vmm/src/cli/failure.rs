@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use guest_images::ImageError;
 use miette::Diagnostic;
-use nicvisor_core::fault::FaultError;
 use thiserror::Error;
 
 use crate::guest::{BootError, Ending};
+use crate::machine::InputError;
 use crate::machine::MachineError;
 use crate::nic::NicError;
 
@@ -26,10 +26,10 @@ pub enum Failure {
     /// A NIC that cannot be.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// A fault that its device does not take.
+    /// Something that the machine cannot take, such as a fault that its device does not know.
     #[error(transparent)]
     #[diagnostic(help("`nicvisor faults KIND` lists what can be named"))]
-    Fault(#[from] FaultError),
+    Input(#[from] InputError),
     /// A scenario file is wrong.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -83,7 +83,7 @@ impl Failure {
             Failure::Image(_)
             | Failure::Boot(_)
             | Failure::Nic(_)
-            | Failure::Fault(_)
+            | Failure::Input(_)
             | Failure::Scenario(_)
             | Failure::Usage(..) => USAGE,
         }

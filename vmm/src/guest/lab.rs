@@ -13,6 +13,7 @@ use scenarios::model::LinkSpec;
 
 use super::lockstep::{self, Clocked, Turn};
 use super::{Ending, Guest};
+use crate::machine::Input;
 
 /// One or two guests on one network and one clock.
 pub struct GuestLab<'a> {
@@ -70,6 +71,14 @@ impl<'a> GuestLab<'a> {
 
     fn link(&self, name: &str) -> Result<nicvisor_net::network::LinkId, String> {
         self.medium.network().find_link(name).ok_or_else(|| format!("there is no link {name}"))
+    }
+
+    /// Tells the device behind a port that its link's state has changed.
+    fn tell_of_link(&mut self, port: PortId, up: bool) {
+        for member in &mut self.guests {
+            // A change that has happened is always possible.
+            let _ = member.guest.input(Input::Link { port, up });
+        }
     }
 
     /// Each port of each device: its name, its device, and its number there.
@@ -222,7 +231,7 @@ impl Lab for GuestLab<'_> {
     fn set_port(&mut self, port: &str, up: bool) -> Result<(), String> {
         let port = self.port(port)?;
         if self.medium.network().set_port(port, up) {
-            self.guests.iter_mut().for_each(|member| member.guest.link_changed(port, up));
+            self.tell_of_link(port, up);
         }
         Ok(())
     }
@@ -231,7 +240,7 @@ impl Lab for GuestLab<'_> {
         let link = self.link(link)?;
         let changed = self.medium.network().set_link(link, up);
         for port in changed {
-            self.guests.iter_mut().for_each(|member| member.guest.link_changed(port, up));
+            self.tell_of_link(port, up);
         }
         Ok(())
     }

@@ -19,9 +19,9 @@ use std::time::Instant;
 use agent_protocol::{
     Channel, Command, Event, Exit, JobId, KernelLine, ModuleRequest, Power, RequestId, Session,
 };
-use nicvisor_core::fault::{Fault, FaultError};
+use nicvisor_core::fault::Fault;
 use nicvisor_core::{DeviceId, EventKinds, Finding, Time};
-use nicvisor_net::network::{Network, PortId};
+use nicvisor_net::network::Network;
 use nicvisor_virtio::AGENT_PORT;
 
 use lockstep::Turn;
@@ -35,7 +35,7 @@ pub use lab::GuestLab;
 pub(crate) use lab::lab_error;
 
 use crate::accel::{Accelerator, Patience, RunControl, RunEvent, Statistics};
-use crate::machine::{CpuReport, HostOutput, Machine, Observed};
+use crate::machine::{CpuReport, HostOutput, Input, InputError, Machine, Observed};
 
 /// A guest that has been started.
 pub struct Guest {
@@ -191,20 +191,22 @@ impl Guest {
         self.machine.take_events()
     }
 
-    /// Tells the device behind `port`, if it is one of this guest's, that its link's state has changed.
-    pub fn link_changed(&mut self, port: PortId, up: bool) {
+    /// Lets something happen to the machine from outside.
+    ///
+    /// # Errors
+    /// When it is not possible; says why.
+    pub fn input(&mut self, input: Input) -> Result<(), InputError> {
         let now = self.now();
-        self.machine.link_changed(now, port, up);
+        self.machine.input(now, input)
     }
 
     /// Injects a fault into the device that reports call `name`.
     ///
     /// # Errors
     /// When there is no such device, or the device does not take the fault.
-    pub fn inject(&mut self, name: &str, fault: &Fault) -> Result<(), FaultError> {
-        let now = self.now();
+    pub fn inject(&mut self, name: &str, fault: &Fault) -> Result<(), InputError> {
         let device = self.machine.find_device(name)?;
-        self.machine.inject(now, device, fault)
+        self.input(Input::Fault { device, fault: Box::new(fault.clone()) })
     }
 
     /// The machine's time.
@@ -302,13 +304,13 @@ impl Guest {
         if queued >= INPUT_AHEAD {
             return;
         }
-        let now = self.now();
         let bytes = self.session.outgoing();
         let length = bytes.len().min(INPUT_AHEAD);
         if length > 0 {
             let bytes = bytes[..length].to_vec();
             self.session.sent(length);
-            self.machine.host_input(now, self.agent, AGENT_PORT, &bytes);
+            // Bytes are always possible.
+            let _ = self.input(Input::Channel { device: self.agent, channel: AGENT_PORT, bytes });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use nicvisor_core::{Context, GeneralRegisters, MsrFault, Time};
 
+use super::devices::bus_of;
 use super::effects::Source;
 use super::{Machine, msr};
 use crate::boot::layout::{ECAM_SIZE, ECAM_START};
@@ -18,6 +19,11 @@ impl Machine {
         } else if let Some(slot) = self.root.memory_read(&mut context, address, data) {
             self.activity += 1;
             self.carry_out(self.in_slot(slot), now);
+        } else if let Some(bus) = bus_of(&mut self.hypervisor)
+            && bus.read_memory(&mut context, address, data)
+        {
+            self.activity += 1;
+            self.carry_out(Source::Hypervisor, now);
         }
     }
 
@@ -34,6 +40,11 @@ impl Machine {
         } else if let Some(slot) = self.root.memory_write(&mut context, address, data) {
             self.activity += 1;
             self.carry_out(self.in_slot(slot), now);
+        } else if let Some(bus) = bus_of(&mut self.hypervisor)
+            && bus.write_memory(&mut context, address, data)
+        {
+            self.activity += 1;
+            self.carry_out(Source::Hypervisor, now);
         }
     }
 
@@ -69,6 +80,7 @@ impl Machine {
         }
         let mut context = Context::new(now, &self.ram, true, &mut self.effects);
         hypervisor.call(&mut context, cpu, registers);
+        self.activity += 1;
         self.carry_out(Source::Hypervisor, now);
         true
     }
@@ -99,6 +111,7 @@ impl Machine {
         if let Some(hypervisor) = &mut self.hypervisor {
             let mut context = Context::new(now, &self.ram, true, &mut self.effects);
             if let Some(written) = hypervisor.write_msr(&mut context, cpu, index, value) {
+                self.activity += 1;
                 self.carry_out(Source::Hypervisor, now);
                 return written;
             }

@@ -87,6 +87,12 @@ pub enum MachineError {
         /// The device.
         name: String,
     },
+    /// The device is for a bus that this machine has not.
+    #[error("{name} needs a hypervisor's channel bus, and this machine has none")]
+    NoBus {
+        /// The device.
+        name: String,
+    },
     /// A device model describes itself in an impossible way.
     #[error("device {name} cannot be put on the bus: {source}")]
     Device {

@@ -1,26 +1,25 @@
-//! The devices of a machine: plugging them in, and reaching them from the host's side.
+//! The devices of a machine: which there are, where they are, and calling them from the host's side.
 
-use nicvisor_core::fault::{Fault, FaultError};
+use std::borrow::Cow;
+
+use nicvisor_core::fault::FaultError;
 use nicvisor_core::pci::{Function, Slot};
-use nicvisor_core::{Context, Device, DeviceId, Frame, PciDevice, Time};
+use nicvisor_core::{
+    ChannelBus, Context, Device, DeviceId, DropReason, Fate, Frame, HypervisorInterface, PciDevice, Time,
+    VmbusDevice,
+};
 use nicvisor_net::network::{LinkId, PortId};
 
 use super::effects::Source;
+use super::plug::{Place, Pluggable, Unplugged};
 use super::{Machine, MachineError};
 
-/// What the machine keeps about a device.
+/// What the machine keeps about a device, plugged in or not.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) name: String,
     pub(super) ports: Vec<PortId>,
-    place: Place,
-}
-
-/// Where a device is plugged in.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// On the PCI root bus.
-    Pci(Slot),
+    pub(super) place: Place,
 }
 
 impl Machine {
@@ -43,11 +42,37 @@ impl Machine {
         if self.root.insert(slot, function).is_err() {
             return Err(MachineError::NoSlot { name });
         }
-        let id = DeviceId(self.devices.len() as u32);
-        let ports = self.add_ports(id, &name, count, link);
+        let id = self.attach(name, count, link, Place::Pci(slot));
         self.slots.insert(slot, id);
-        self.devices.insert(id, Attached { name, ports, place: Place::Pci(slot) });
         Ok(id)
+    }
+
+    /// Puts `device` on the bus of the hypervisor's interface and its ports on `link`.
+    ///
+    /// # Errors
+    /// When the machine has no such bus.
+    pub fn add_channel_device(
+        &mut self,
+        now: Time,
+        name: impl Into<String>,
+        device: Box<dyn VmbusDevice>,
+        link: LinkId,
+    ) -> Result<DeviceId, MachineError> {
+        let name = name.into();
+        if bus_of(&mut self.hypervisor).is_none() {
+            return Err(MachineError::NoBus { name });
+        }
+        let id = self.attach(name, device.ports().len(), link, Place::Channel);
+        self.insert_channel_device(now, id, device);
+        Ok(id)
+    }
+
+    /// Names a device and its ports. Names are never given twice: what is unplugged keeps its own.
+    fn attach(&mut self, name: String, ports: usize, link: LinkId, place: Place) -> DeviceId {
+        let id = DeviceId(self.devices.len() as u32);
+        let ports = self.add_ports(id, &name, ports, link);
+        self.devices.insert(id, Attached { name, ports, place });
+        id
     }
 
     fn add_ports(&mut self, id: DeviceId, name: &str, count: usize, link: LinkId) -> Vec<PortId> {
@@ -79,11 +104,19 @@ impl Machine {
         Ok(self.devices.keys().copied().nth(position).unwrap_or(DeviceId(0)))
     }
 
-    /// A device, to be looked at.
+    /// A device, to be looked at, plugged in or not.
     pub fn device(&self, id: DeviceId) -> Option<&dyn Device> {
-        match self.devices.get(&id)?.place {
-            Place::Pci(slot) => Some(self.root.function(slot)?.device()),
+        match &self.devices.get(&id)?.place {
+            Place::Pci(slot) => Some(self.root.function(*slot)?.device()),
+            Place::Channel => self.hypervisor.as_ref()?.bus()?.device(id),
+            Place::Out(Unplugged { device: Pluggable::Pci(function, _), .. }) => Some(function.device()),
+            Place::Out(Unplugged { device: Pluggable::Channel(device), .. }) => Some(&**device),
         }
+    }
+
+    /// Whether the device is where the guest can see it.
+    pub fn is_plugged_in(&self, id: DeviceId) -> bool {
+        self.devices.get(&id).is_some_and(|device| !matches!(device.place, Place::Out(_)))
     }
 
     /// The network ports of a device, in the device's order.
@@ -93,52 +126,21 @@ impl Machine {
 
     /// Where the devices' doorbells are now: see [`PciDevice::doorbells`].
     pub fn doorbells(&self) -> Vec<u64> {
-        self.root.functions().flat_map(|(_, function)| function.doorbells()).collect()
+        let on_root = self.root.functions().flat_map(|(_, function)| function.doorbells());
+        let bus = self.hypervisor.as_ref().and_then(|hypervisor| hypervisor.bus());
+        on_root.chain(bus.into_iter().flat_map(ChannelBus::doorbells)).collect()
     }
 
     /// The slots of NICs, each with the number that the guest is told: a driver that pairs ports does it by that.
     pub(super) fn numbered_slots(&self) -> Vec<(Slot, u32)> {
         let nics = self.devices.values().filter(|device| !device.ports.is_empty());
-        nics.map(|device| match device.place {
-            Place::Pci(slot) => (slot, u32::from(slot.device)),
+        nics.filter_map(|device| match device.place {
+            Place::Pci(slot) | Place::Out(Unplugged { device: Pluggable::Pci(_, slot), .. }) => {
+                Some((slot, u32::from(slot.device)))
+            }
+            Place::Channel | Place::Out(_) => None,
         })
         .collect()
-    }
-
-    /// Bytes typed at the serial console.
-    pub fn serial_input(&mut self, now: Time, bytes: &[u8]) {
-        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-        self.platform.serial_input(&mut context, bytes);
-        self.carry_out(Source::Platform, now);
-    }
-
-    /// Bytes from the host for channel `channel` of a device.
-    pub fn host_input(&mut self, now: Time, id: DeviceId, channel: u16, bytes: &[u8]) {
-        self.call(now, id, |function, context| function.host_input(context, channel, bytes));
-    }
-
-    /// Plugs or unplugs a network port, and tells its device when that changes the link's state.
-    pub fn set_port_link(&mut self, now: Time, port: PortId, up: bool) {
-        if self.network().set_port(port, up) {
-            self.link_changed(now, port, up);
-        }
-    }
-
-    /// Tells the device behind `port`, if it is one of this machine's, that its link's state has changed.
-    pub fn link_changed(&mut self, now: Time, port: PortId, up: bool) {
-        if let Some(&(id, index)) = self.ports.get(&port) {
-            self.call(now, id, |function, context| function.set_link(context, index, up));
-        }
-    }
-
-    /// Injects a fault into a device, or has it do something. [`Device::fault_points`] says what can be named.
-    ///
-    /// # Errors
-    /// When the device has nothing of that name, or cannot do it now.
-    pub fn inject(&mut self, now: Time, id: DeviceId, fault: &Fault) -> Result<(), FaultError> {
-        let mut result = Err(FaultError::NotNow("the device is gone".to_owned()));
-        self.call(now, id, |function, context| result = function.inject(context, fault));
-        result
     }
 
     /// A frame has arrived at a port.
@@ -146,7 +148,10 @@ impl Machine {
         let Some(frame) = self.send_outside(port, frame) else { return };
         let Some(&(id, index)) = self.ports.get(&port) else { return };
         self.activity += 1;
-        self.call(now, id, |function, context| function.receive(context, index, frame));
+        let frame_id = frame.id;
+        if !self.call(now, id, |device, context| device.receive(context, index, frame)) {
+            self.medium.settle(frame_id, &Fate::Dropped(UNPLUGGED));
+        }
     }
 
     /// The run is over: devices settle the frames inside, the network those on its links. Afterwards the ledger
@@ -154,19 +159,56 @@ impl Machine {
     pub fn close(&mut self, now: Time) {
         let ids: Vec<DeviceId> = self.devices.keys().copied().collect();
         for id in ids {
-            self.call(now, id, Function::reset);
+            self.call(now, id, |device, context| device.reset(context));
         }
         self.network().close();
     }
 
-    /// Calls the bus part of a device and carries out what it asks for.
-    fn call(&mut self, now: Time, id: DeviceId, call: impl FnOnce(&mut Function, &mut Context<'_>)) {
-        let Some(device) = self.devices.get(&id) else { return };
-        let Place::Pci(slot) = device.place;
+    /// Calls a device through its bus part and carries out what it asks for. Returns whether it is there.
+    pub(super) fn call(
+        &mut self,
+        now: Time,
+        id: DeviceId,
+        call: impl FnOnce(&mut dyn Device, &mut Context<'_>),
+    ) -> bool {
+        let Some(attached) = self.devices.get(&id) else { return false };
         let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-        if let Some(function) = self.root.function_mut(slot) {
-            call(function, &mut context);
-            self.carry_out(Source::Device(id), now);
+        match attached.place {
+            Place::Pci(slot) => {
+                let Some(function) = self.root.function_mut(slot) else { return false };
+                function.call(&mut context, |device, context| call(device, context));
+                self.carry_out(Source::Device(id), now);
+            }
+            Place::Channel => {
+                let Some(bus) = bus_of(&mut self.hypervisor) else { return false };
+                // The bus calls at most once.
+                let mut call = Some(call);
+                bus.call(&mut context, id, &mut |device, context| {
+                    if let Some(call) = call.take() {
+                        call(device, context);
+                    }
+                });
+                self.carry_out(Source::Hypervisor, now);
+                return call.is_none();
+            }
+            Place::Out(_) => return false,
         }
+        true
+    }
+
+    pub(super) fn insert_channel_device(&mut self, now: Time, id: DeviceId, device: Box<dyn VmbusDevice>) {
+        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
+        if let Some(bus) = bus_of(&mut self.hypervisor) {
+            bus.insert(&mut context, id, device);
+        }
+        self.carry_out(Source::Hypervisor, now);
     }
 }
+
+/// The bus of a machine's interface. Not a method: what else the machine has stays in reach.
+pub(super) fn bus_of(hypervisor: &mut Option<Box<dyn HypervisorInterface>>) -> Option<&mut dyn ChannelBus> {
+    hypervisor.as_mut()?.bus_mut()
+}
+
+/// The device behind the port was unplugged while the frame was under way.
+pub const UNPLUGGED: DropReason = DropReason(Cow::Borrowed("device unplugged"));

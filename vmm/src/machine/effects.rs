@@ -1,7 +1,8 @@
 //! Carrying out what devices want.
 
 use nicvisor_core::pci::Slot;
-use nicvisor_core::{DeviceEvent, DeviceId, Frame, FrameId, HostMessage, Time};
+use nicvisor_core::{DeviceEvent, DeviceId, Effects, Frame, FrameId, HostMessage, Time};
+use nicvisor_net::network::PortId;
 
 use super::Machine;
 
@@ -48,14 +49,25 @@ impl Machine {
         if self.effects.is_empty() {
             return;
         }
-        self.route_interrupts();
         let mut effects = std::mem::take(&mut self.effects);
+        self.carry_out_for(source, &mut effects, now);
+        // Keep the allocations.
+        self.effects = effects;
+    }
+
+    fn carry_out_for(&mut self, source: Source, effects: &mut Effects, now: Time) {
+        self.route_interrupts(effects);
         let mut ids = Vec::new();
         for (index, frame) in effects.frames.drain(..) {
             ids.push(self.transmit(source, index, frame, now).unwrap_or(FrameId::UNASSIGNED));
         }
         for (frame, fate) in effects.fates.drain(..) {
             self.medium.settle(frame, &fate);
+        }
+        for (index, path) in effects.paths.drain(..) {
+            if let Some(port) = self.port(source, index) {
+                self.medium.network().switch_path(port, path);
+            }
         }
         for mut finding in effects.findings.drain(..) {
             finding.device = self.name(source).to_owned();
@@ -75,8 +87,9 @@ impl Machine {
         if let Some(power) = effects.power.take() {
             self.power = Some(power);
         }
-        // Keep the allocations.
-        self.effects = effects;
+        for (device, mut nested) in effects.nested.drain(..) {
+            self.carry_out_for(Source::Device(device), &mut nested, now);
+        }
     }
 
     /// Whose effects those of the function in `slot` are.
@@ -86,15 +99,19 @@ impl Machine {
 
     /// Puts a frame of a device on its link; the id that it got there.
     fn transmit(&mut self, source: Source, index: u16, frame: Frame, now: Time) -> Option<FrameId> {
-        let Source::Device(id) = source else { return None };
-        let device = self.devices.get(&id)?;
-        let &port = device.ports.get(usize::from(index))?;
+        let port = self.port(source, index)?;
         let injected = self.medium.inject(port, frame.bytes, now);
         for mut finding in injected.findings {
-            finding.device.clone_from(&device.name);
+            finding.device = self.name(source).to_owned();
             self.findings.push(finding);
         }
         Some(injected.id)
+    }
+
+    /// The place on the network of a device's own port `index`.
+    fn port(&self, source: Source, index: u16) -> Option<PortId> {
+        let Source::Device(id) = source else { return None };
+        self.devices.get(&id)?.ports.get(usize::from(index)).copied()
     }
 
     fn name(&self, source: Source) -> &str {

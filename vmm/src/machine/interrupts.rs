@@ -1,6 +1,6 @@
 //! Where interrupts go when a backend brings interrupt controllers of its own.
 
-use nicvisor_core::{InterruptLine, MsiMessage};
+use nicvisor_core::{Effects, InterruptLine, MsiMessage};
 
 use super::Machine;
 
@@ -20,16 +20,16 @@ impl Machine {
         self.interrupt_sink = Some(sink);
     }
 
-    /// Delivers the interrupts that the last call left.
-    pub(super) fn route_interrupts(&mut self) {
+    /// Delivers the interrupts that a call left.
+    pub(super) fn route_interrupts(&mut self, effects: &mut Effects) {
         let Some(sink) = &mut self.interrupt_sink else {
-            self.platform.route_interrupts(&mut self.effects);
+            self.platform.route_interrupts(effects);
             return;
         };
-        for line in self.effects.lines.drain(..) {
+        for line in effects.lines.drain(..) {
             sink.set_line(line);
         }
-        for message in self.effects.messages.drain(..) {
+        for message in effects.messages.drain(..) {
             sink.message(message);
         }
     }

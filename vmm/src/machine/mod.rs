@@ -11,10 +11,12 @@ mod access;
 mod config;
 mod devices;
 mod effects;
+mod input;
 mod inspect;
 mod interrupts;
 mod msr;
 mod outside;
+mod plug;
 mod report;
 
 use std::collections::BTreeMap;
@@ -26,10 +28,13 @@ use nicvisor_net::network::{NetworkGuard, PortId, Random, SharedMedium, Station}
 use nicvisor_platform::{Platform, PlatformConfig};
 
 pub use config::{MOST_CPUS, MachineConfig, MachineError};
+pub use devices::UNPLUGGED;
 pub use effects::{HostOutput, Observed};
+pub use input::{Input, InputError};
 pub use inspect::{CpuActivity, CpuState};
 pub use interrupts::InterruptSink;
 pub use outside::NO_PEER;
+pub use plug::PlugError;
 pub use report::{CpuReport, Frame as BacktraceFrame};
 
 use crate::acpi;
@@ -123,7 +128,11 @@ impl Machine {
         command_line: &str,
         initrd: Option<&[u8]>,
     ) -> Result<Entry, MachineError> {
-        let description = acpi::Description { cpus: self.config.cpus, numbered_slots: self.numbered_slots() };
+        let description = acpi::Description {
+            cpus: self.config.cpus,
+            numbered_slots: self.numbered_slots(),
+            devices: self.hypervisor.as_ref().map(|hypervisor| hypervisor.firmware()).unwrap_or_default(),
+        };
         let rsdp = acpi::write(&self.ram, &description).map_err(crate::boot::LoadError::from)?;
         let windows = Windows {
             low: PCI_WINDOW_START..PCI_WINDOW_START + PCI_WINDOW_SIZE,
@@ -154,9 +163,15 @@ impl Machine {
         &mut self.platform
     }
 
-    /// The network that the devices' ports are on. Use [`Self::set_port_link`] for what devices must notice.
+    /// The network that the devices' ports are on. Use [`Input::Port`] for what devices must notice.
     pub fn network(&self) -> NetworkGuard<'_> {
         self.medium.network()
+    }
+
+    /// Makes one port of two devices' ports with the same MAC: see [`Network::bond`]. Which one gets the frames is
+    /// up to the device of the first ([`Context::switch_path`]).
+    pub fn bond(&mut self, own: PortId, partner: PortId) {
+        self.network().bond(own, partner);
     }
 
     /// What the ports are on, to be shared with another machine.

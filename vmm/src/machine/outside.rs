@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use nicvisor_core::{DropReason, Duration, Fate, Frame, Time};
 use nicvisor_net::network::{LinkId, PortId};
 
-use super::Machine;
+use super::{Input, Machine};
 use crate::outside::{self, Wire};
 
 impl Machine {
@@ -34,11 +34,14 @@ impl Machine {
 
     /// Puts the frames that have come on their links, a bounded number of them.
     pub fn receive_outside(&mut self, now: Time) {
+        let mut arrived = Vec::new();
         for (port, wire) in &mut self.outside {
-            for frame in std::iter::from_fn(|| wire.receive()).take(MOST_FRAMES_AT_ONCE) {
-                // Whatever rules a stranger breaks are not the guest's to answer for.
-                self.medium.inject(*port, frame, now);
-            }
+            let frames = std::iter::from_fn(|| wire.receive()).take(MOST_FRAMES_AT_ONCE);
+            arrived.extend(frames.map(|bytes| Input::Frame { port: *port, bytes }));
+        }
+        for frame in arrived {
+            // A frame is always possible.
+            let _ = self.input(now, frame);
         }
     }
 

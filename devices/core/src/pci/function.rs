@@ -8,8 +8,7 @@ use super::layout::{self, Layout};
 use super::msix::Msix;
 use super::registers::{Registers, SavedRegisters};
 use super::{Bar, BarKind, Identity, PciDevice};
-use crate::fault::{Fault, FaultError};
-use crate::{Context, Dma, Frame, RestoreError, Time};
+use crate::{Context, Dma, RestoreError, Time};
 
 /// A device model with its configuration space, BAR decoders and MSI-X table.
 ///
@@ -155,27 +154,22 @@ impl Function {
         }
     }
 
-    /// See [`crate::Device::receive`].
-    pub fn receive(&mut self, context: &mut Context<'_>, port: u16, frame: Frame) {
-        self.call(context, |device, context| device.receive(context, port, frame));
-    }
-
-    /// See [`crate::Device::host_input`].
-    pub fn host_input(&mut self, context: &mut Context<'_>, channel: u16, bytes: &[u8]) {
-        self.call(context, |device, context| device.host_input(context, channel, bytes));
-    }
-
-    /// See [`crate::Device::set_link`].
-    pub fn set_link(&mut self, context: &mut Context<'_>, port: u16, up: bool) {
-        self.call(context, |device, context| device.set_link(context, port, up));
-    }
-
-    /// See [`crate::Device::inject`].
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn inject(&mut self, context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
-        self.call(context, |device, context| device.inject(context, fault))
+    /// Calls the device from the host's side, with a context of its own, and sends the interrupts that it raises.
+    pub fn call<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        call: impl FnOnce(&mut dyn PciDevice, &mut Context<'_>) -> R,
+    ) -> R {
+        let dma: Dma<'_> = context.dma.gated(self.masters_bus());
+        let mut own = Context { now: context.now, dma, effects: context.effects };
+        let result = call(&mut *self.device, &mut own);
+        let effects = own.effects;
+        for vector in effects.vectors.drain(..) {
+            if let Some(msix) = &mut self.msix {
+                msix.raise(vector, &mut effects.messages);
+            }
+        }
+        result
     }
 
     /// See [`crate::Device::next_deadline`].
@@ -228,24 +222,6 @@ impl Function {
         self.registers = registers;
         self.msix = saved.msix;
         Ok(())
-    }
-
-    /// Calls the device with a context of its own and sends the interrupts that it raises.
-    fn call<R>(
-        &mut self,
-        context: &mut Context<'_>,
-        call: impl FnOnce(&mut dyn PciDevice, &mut Context<'_>) -> R,
-    ) -> R {
-        let dma: Dma<'_> = context.dma.gated(self.masters_bus());
-        let mut own = Context { now: context.now, dma, effects: context.effects };
-        let result = call(&mut *self.device, &mut own);
-        let effects = own.effects;
-        for vector in effects.vectors.drain(..) {
-            if let Some(msix) = &mut self.msix {
-                msix.raise(vector, &mut effects.messages);
-            }
-        }
-        result
     }
 
     fn starts_function_level_reset(&self, offset: usize, data: &[u8]) -> bool {

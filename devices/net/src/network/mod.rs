@@ -5,6 +5,7 @@
 //! machine asks for the [next deadline](Medium::next_deadline), [polls](Medium::poll) and hands the frames that
 //! are due to their devices; and the devices say later what became of them ([`Medium::settle`]).
 
+mod bond;
 mod ledger;
 mod link;
 mod medium;
@@ -21,13 +22,14 @@ pub use shared::{NetworkGuard, SharedMedium};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use nicvisor_core::{DropReason, Fate, Finding, Frame, FrameId, Time};
+use nicvisor_core::{DataPath, DropReason, Fate, Finding, Frame, FrameId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{check_wire, evidence};
 use crate::parse::parse;
 use crate::stats::PortCounters;
 use crate::wire::EthernetHeader;
+use bond::Bonds;
 use link::Link;
 use transit::{InTransit, Transit};
 
@@ -52,6 +54,7 @@ pub struct Network {
     /// Frames under way, by the station that they go to.
     transit: BTreeMap<Station, Transit>,
     stations: u32,
+    bonds: Bonds,
     ledger: Ledger,
     breaches: BTreeMap<Cow<'static, str>, u64>,
 }
@@ -113,6 +116,23 @@ impl Network {
             queued: 0,
         });
         PortId(self.ports.len() as u32 - 1)
+    }
+
+    /// Makes one port of two on the same link: frames for one MAC that both have arrive at one of them only,
+    /// at `own` first. Frames that both send come from the same place.
+    pub fn bond(&mut self, own: PortId, partner: PortId) {
+        self.bonds.add(own, partner);
+    }
+
+    /// Says at which port of its bond the frames for `own` arrive from now on. Nothing for a port that is not in
+    /// a bond, or is not the first of it.
+    pub fn switch_path(&mut self, own: PortId, path: DataPath) {
+        self.bonds.switch(own, path);
+    }
+
+    /// Where the frames for `own` arrive that are sent now; `None` for a port that is not the first of a bond.
+    pub fn path(&self, own: PortId) -> Option<DataPath> {
+        self.bonds.path(own)
     }
 
     /// All ports, in the order in which they were added.
@@ -227,10 +247,11 @@ impl Network {
         let arrival = sender.sender_free + link.config.delay;
         let Some(faults) = link.faults() else { return Some(LOST) };
 
-        let mut receivers = match link.lookup(destination) {
-            Some(known) if known == port => return Some(DropReason::FILTERED),
+        let known = link.lookup(destination);
+        let mut receivers = match known.map(|known| self.receiver(known)) {
+            Some(known) if self.bonds.are_one(known, port) => return Some(DropReason::FILTERED),
             Some(known) if self.is_up(known) => vec![known],
-            _ => self.ports().filter(|other| self.on_link(*other, link_id) && *other != port).collect(),
+            _ => self.others(port, link_id),
         };
         if faults.duplicate {
             receivers.extend_from_within(..);
@@ -259,6 +280,17 @@ impl Network {
             self.transit.entry(to.station).or_default().insert(due, receiver, copy);
         }
         None
+    }
+
+    /// All ports of a link at which a frame from `port` arrives that is for everybody.
+    fn others(&self, port: PortId, link: LinkId) -> Vec<PortId> {
+        let here = |other: &PortId| self.on_link(*other, link) && self.receiver(*other) == *other;
+        self.ports().filter(|other| here(other) && !self.bonds.are_one(*other, port)).collect()
+    }
+
+    /// Which port of `port`'s bond gets the frames.
+    fn receiver(&self, port: PortId) -> PortId {
+        self.bonds.receiver(port, |partner| self.is_up(partner))
     }
 
     fn on_link(&self, port: PortId, link: LinkId) -> bool {

@@ -41,7 +41,7 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::{Accelerator, BackendError, CpuModel, Patience, RunControl, RunEvent, Statistics};
 use crate::boot::Entry;
-use crate::boot::layout::{ECAM_SIZE, ECAM_START};
+use crate::boot::layout::{ECAM_SIZE, ECAM_START, HYPERVISOR_WINDOW_SIZE, HYPERVISOR_WINDOW_START};
 use crate::machine::{CpuState, Machine};
 use assist::Assist;
 use counts::Counts;
@@ -210,6 +210,7 @@ impl Kvm {
                 }
                 Message::Call { port, mut registers } => {
                     let called = machine.hypercall(self.now(), cpu, port, &mut registers);
+                    self.place_doorbells(machine);
                     let _ =
                         self.answers[cpu].send(if called { Answer::Call(registers) } else { Answer::Fault });
                 }
@@ -277,10 +278,9 @@ impl Accelerator for Kvm {
     }
 
     fn run(&mut self, machine: &mut Machine, control: &RunControl<'_>) -> RunEvent {
-        if self.started.is_none() {
-            self.started = Some(Instant::now());
-            self.place_doorbells(machine);
-        }
+        self.started.get_or_insert_with(Instant::now);
+        // Devices may have been plugged in or out since the last run.
+        self.place_doorbells(machine);
         self.shared.world.resume();
         let event = loop {
             if let Some(event) = self.due(machine, control) {
@@ -387,10 +387,14 @@ fn perform(machine: &mut Machine, now: Time, cpu: usize, access: Access) -> Answ
     Answer::Value(u64::from_le_bytes(data))
 }
 
-/// Whether `access` may move a device's registers: a write to configuration space.
+/// Whether `access` may move a device's registers: a write to configuration space, of which a hypervisor's bus has its
+/// own.
 fn moves_registers(access: Access) -> bool {
+    const _: () = assert!(HYPERVISOR_WINDOW_START == ECAM_START + ECAM_SIZE);
     match access {
-        Access::WriteMemory { address, .. } => (ECAM_START..ECAM_START + ECAM_SIZE).contains(&address),
+        Access::WriteMemory { address, .. } => {
+            (ECAM_START..HYPERVISOR_WINDOW_START + HYPERVISOR_WINDOW_SIZE).contains(&address)
+        }
         Access::WritePort { port, .. } => (0xcf8..=0xcff).contains(&port),
         _ => false,
     }
