@@ -27,14 +27,15 @@ impl std::fmt::Debug for Observer {
     }
 }
 
-/// A run of instructions that executed one behind the other.
+/// A run of instructions that executed one behind the other. Conditional branches on the way were not taken, so that
+/// all three numbers together say which way the control flow went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
     /// Index of the CPU.
     pub cpu: usize,
     /// RIP of the first instruction.
     pub start: u64,
-    /// RIP afterwards: together with [`Self::start`] an edge of the control flow.
+    /// RIP afterwards: where the last of them led.
     pub next: u64,
     /// How many instructions were completed.
     pub instructions: u64,
@@ -84,7 +85,7 @@ impl Engine {
         self.memory.ram()
     }
 
-    /// Calls `observer` after every executed block, for coverage; `None` ends that.
+    /// Calls `observer` after every run of instructions, for coverage; `None` ends that.
     pub fn observe(&mut self, observer: Option<Box<dyn FnMut(BlockRun) + Send>>) {
         self.observer = observer.map(Observer);
     }

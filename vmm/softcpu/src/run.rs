@@ -120,9 +120,14 @@ impl Engine {
             }
             let (completed, stop) = cpu.execute(&mut env);
             env.executed += completed as u64;
+            let run = BlockRun {
+                cpu: index,
+                start: env.block_rip,
+                next: cpu.rip(),
+                instructions: completed as u64,
+            };
             if let Some(observer) = &mut self.observer {
-                let (start, instructions) = (env.block_rip, completed as u64);
-                (observer.0)(BlockRun { cpu: index, start, next: cpu.rip(), instructions });
+                (observer.0)(run);
             }
             let leave = env.look || !matches!(stop, None | Some(Stop::Resume)) || env.executed >= budget;
             if leave || cpu.derived.one_instruction {
@@ -150,6 +155,11 @@ impl Engine {
         env.limit = 1;
         let (completed, stop) = cpu.execute(&mut env);
         cpu.after_single(completed);
+        let run =
+            BlockRun { cpu: index, start: env.block_rip, next: cpu.rip(), instructions: completed as u64 };
+        if let Some(observer) = &mut self.observer {
+            (observer.0)(run);
+        }
         *executed += completed as u64;
         stop
     }

@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use nicvisor_core::{Duration, Time};
+use serde_json::Value;
+pub use softcpu::BlockRun;
 
 pub use choice::{Backend, Choice, Chosen};
 
@@ -46,11 +48,39 @@ pub trait Accelerator {
     /// Whether a run depends on nothing but the guest and its input.
     fn is_reproducible(&self) -> bool;
 
+    /// The state of all CPUs and of the clock, as JSON; `None` from a backend that does not have it at hand. RAM and
+    /// the machine's own state ([`Machine::save`]) are apart.
+    fn save(&self) -> Option<Value> {
+        None
+    }
+
+    /// Takes over a state that [`Self::save`] returned, after RAM was restored.
+    ///
+    /// # Errors
+    /// When the backend cannot, or `state` is not such a state; nothing has changed then.
+    fn restore(&mut self, _state: &Value) -> Result<(), BackendError> {
+        Err(BackendError(format!(
+            "the {} backend cannot restore a saved state: use --accel soft",
+            self.name()
+        )))
+    }
+
+    /// Tells `observer` of all code that is executed from now on, for coverage; `None` ends that.
+    ///
+    /// # Errors
+    /// When the backend does not know what is executed.
+    fn observe(&mut self, _observer: Option<Observer>) -> Result<(), BackendError> {
+        Err(BackendError(format!("the {} backend cannot report coverage: use --accel soft", self.name())))
+    }
+
     /// What happened on the way, where the backend has anything to tell.
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }
 }
+
+/// Is told of every run of instructions that a CPU has executed one behind the other.
+pub type Observer = Box<dyn FnMut(BlockRun) + Send>;
 
 /// What a backend could not do, and what the user can do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -18,6 +18,7 @@ mod msr;
 mod outside;
 mod plug;
 mod report;
+mod save;
 
 use std::collections::BTreeMap;
 

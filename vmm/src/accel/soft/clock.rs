@@ -1,12 +1,14 @@
 //! Virtual time as a function of executed instructions.
 
 use nicvisor_core::Time;
+use serde::{Deserialize, Serialize};
 
 /// The one clock of all CPUs. While one CPU executes `k` instructions and `n` CPUs have something to do, it
 /// advances by `k / n` instruction times: as if the `n` ran side by side.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Clock {
     /// Nanoseconds in units of 2^-32.
+    #[serde(with = "halves")]
     now: u128,
     /// One instruction of a single CPU, in the same units.
     instruction: u64,
@@ -53,6 +55,20 @@ impl Clock {
     pub(super) fn instructions_until(&self, time: Time) -> u64 {
         let distance = (u128::from(time.as_nanos()) << FRACTION).saturating_sub(self.now);
         u64::try_from(distance.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX)
+    }
+}
+
+/// JSON has no numbers of 128 bits: two of 64, the upper first.
+mod halves {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        ((value >> 64) as u64, *value as u64).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let (upper, lower) = <(u64, u64)>::deserialize(deserializer)?;
+        Ok(u128::from(upper) << 64 | u128::from(lower))
     }
 }
 

@@ -13,11 +13,13 @@ use std::time::Instant;
 
 use nicvisor_core::{Duration, PowerEvent, Time};
 use nicvisor_platform::Startup;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use softcpu::cpu::Activity;
 use softcpu::segment::{CS, DescriptorTable, FS, GS, SS};
-use softcpu::{Engine, Exit};
+use softcpu::{Cpu, Engine, Exit};
 
-use super::{Accelerator, BackendError, RunControl, RunEvent, Stuck, cpuid};
+use super::{Accelerator, BackendError, Observer, RunControl, RunEvent, Stuck, cpuid};
 use crate::boot::layout::{GDT, PAGE_TABLES};
 use crate::boot::{Entry, EntryMode};
 use crate::machine::{CpuActivity, CpuState, Machine};
@@ -63,11 +65,6 @@ impl Soft {
             instructions: 0,
             watchdog: Watchdog::new(cpus),
         }
-    }
-
-    /// The CPUs themselves, for coverage and tests.
-    pub fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
     }
 
     /// Carries out INIT and start-up IPIs.
@@ -284,6 +281,54 @@ impl Accelerator for Soft {
     fn instructions(&self) -> Option<u64> {
         Some(self.instructions)
     }
+
+    fn save(&self) -> Option<Value> {
+        serde_json::to_value(SavedSoft {
+            cpus: (0..self.engine.cpu_count()).map(|cpu| self.engine.cpu(cpu).clone()).collect(),
+            clock: self.clock,
+            turn: self.turn,
+            asleep: self.asleep.clone(),
+            instructions: self.instructions,
+            watchdog: self.watchdog.clone(),
+        })
+        .ok()
+    }
+
+    fn restore(&mut self, state: &Value) -> Result<(), BackendError> {
+        let saved = SavedSoft::deserialize(state)
+            .map_err(|error| BackendError(format!("this is no state of software CPUs ({error})")))?;
+        let cpus = self.engine.cpu_count();
+        if saved.cpus.len() != cpus || saved.asleep.len() != cpus || saved.turn >= cpus {
+            let theirs = saved.cpus.len();
+            return Err(BackendError(format!("the state is of {theirs} CPUs, and the machine has {cpus}")));
+        }
+        for (index, cpu) in saved.cpus.into_iter().enumerate() {
+            *self.engine.cpu_mut(index) = cpu;
+        }
+        self.engine.forget_everything();
+        self.clock = saved.clock;
+        self.turn = saved.turn;
+        self.asleep = saved.asleep;
+        self.instructions = saved.instructions;
+        self.watchdog = saved.watchdog;
+        Ok(())
+    }
+
+    fn observe(&mut self, observer: Option<Observer>) -> Result<(), BackendError> {
+        self.engine.observe(observer);
+        Ok(())
+    }
+}
+
+/// All of [`Soft`] that does not follow from something else.
+#[derive(Serialize, Deserialize)]
+struct SavedSoft {
+    cpus: Vec<Cpu>,
+    clock: Clock,
+    turn: usize,
+    asleep: Vec<bool>,
+    instructions: u64,
+    watchdog: Watchdog,
 }
 
 /// The longest turn, in instructions.

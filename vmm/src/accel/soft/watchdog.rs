@@ -1,11 +1,12 @@
 //! Noticing a guest that does nothing any more.
 
 use nicvisor_core::Time;
+use serde::{Deserialize, Serialize};
 
 use crate::accel::{Patience, Stuck};
 
 /// When each kind of progress was last seen.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Watchdog {
     last_progress: Time,
     last_activity: u64,
