@@ -157,7 +157,7 @@ the same as sent
 fn hypervisor_interface() {
     let with_interface = || {
         let mut machine = machine(1);
-        machine.set_hypervisor(Box::new(hypervisor::Adder::default()));
+        machine.set_hypervisor("adder", Box::new(hypervisor::Adder::default()));
         machine
     };
     let expected = "\

@@ -13,7 +13,7 @@ use nicvisor::machine::{
 };
 use nicvisor_core::fault::{EventRequest, Fault};
 use nicvisor_core::pci::Slot;
-use nicvisor_core::{DataPath, DeviceId, Duration, InterruptLine, MsiMessage, Time};
+use nicvisor_core::{DataPath, DeviceId, Duration, EventKind, EventKinds, InterruptLine, MsiMessage, Time};
 use nicvisor_net::network::{LinkConfig, LinkId, Network, SharedMedium};
 use vm_memory::{Bytes, GuestAddress};
 
@@ -41,6 +41,7 @@ struct Fixture {
     link: LinkId,
     courier: DeviceId,
     echo: DeviceId,
+    bus: DeviceId,
     now: Time,
 }
 
@@ -50,12 +51,12 @@ impl Fixture {
         let mut machine = Machine::new(config, SharedMedium::new(Network::new())).unwrap();
         let interrupts = Interrupts::default();
         machine.set_interrupt_sink(Box::new(interrupts.clone()));
-        machine.set_hypervisor(Box::new(Exchange::default()));
+        let bus = machine.set_hypervisor("exchange", Box::new(Exchange::default()));
         let link = machine.network().add_link(LinkConfig::named("lan"));
         let echo = machine.add_device("echo0", Box::new(echo::Echo), link).unwrap();
         let device = Box::new(Courier::new(MAC, WINDOW));
         let courier = machine.add_channel_device(Time::ZERO, "courier0", device, link).unwrap();
-        Fixture { machine, interrupts, link, courier, echo, now: Time::ZERO }
+        Fixture { machine, interrupts, link, courier, echo, bus, now: Time::ZERO }
     }
 
     /// With the courier's channel open.
@@ -178,7 +179,7 @@ fn a_device_moves_the_data_path_to_the_port_it_is_bonded_with() {
         let ports = [fixture.courier, fixture.echo].map(|id| fixture.machine.device_ports(id)[0]);
         (ports[0], ports[1])
     };
-    fixture.machine.bond(own, partner);
+    fixture.machine.bond(fixture.now, own, partner);
     let peer = fixture.machine.add_device("peer0", Box::new(echo::Echo), link).unwrap();
     // To everybody: the peer returns it to the courier's address, which is the pair's.
     fixture.send([0xff; 6]);
@@ -193,6 +194,34 @@ fn a_device_moves_the_data_path_to_the_port_it_is_bonded_with() {
     fixture.pass(Duration::from_micros(50));
     assert_eq!(fixture.received()[..6], MAC);
     assert!(fixture.machine.is_plugged_in(peer));
+    // The device was told, and one that comes again gets nothing until it is said again.
+    fixture.input(Input::Plug { device: fixture.echo, slot: None });
+    assert_eq!(fixture.machine.network().path(own), Some(DataPath::Own));
+    let told = fixture.machine.device(fixture.courier).unwrap().counters();
+    assert_eq!(told, [("partner_came".to_owned(), 2), ("partner_went".to_owned(), 1)]);
+    fixture.close();
+}
+
+#[test]
+fn a_device_asks_to_be_taken_away() {
+    let mut fixture = Fixture::open();
+    fixture.send([0xfe; 6]);
+    assert!(!fixture.machine.is_plugged_in(fixture.courier));
+    fixture.close();
+}
+
+#[test]
+fn the_interface_itself_has_a_name_counters_faults_and_events() {
+    let mut fixture = Fixture::open();
+    let device = fixture.machine.find_device("exchange").unwrap();
+    assert_eq!(device, fixture.bus);
+    assert_eq!(fixture.machine.device(device).unwrap().counters(), [("offers".to_owned(), 1)]);
+    fixture.machine.listen(EventKinds::NONE.with(EventKind::State));
+    let request = EventRequest { name: "anything".into(), arguments: Default::default() };
+    fixture.input(Input::Fault { device, fault: Box::new(Fault::Event(request)) });
+    let events = fixture.machine.take_events();
+    assert_eq!(events.iter().map(|event| event.device).collect::<Vec<_>>(), [device]);
+    fixture.refused(Input::Unplug { device }, PlugError::Fixed("exchange".into()));
     fixture.close();
 }
 

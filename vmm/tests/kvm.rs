@@ -58,6 +58,7 @@ fn start_and_stop(round: u64, ending: &Kernel, spinning: &Kernel) {
         host_deadline: None,
         until: Some(Time::ZERO + Duration::from_micros(round * 37 % 5000)),
         since: Time::ZERO,
+        stop_at: None,
         report_idle: false,
         patience: Patience::default(),
     };

@@ -50,6 +50,11 @@ impl<'a> Context<'a> {
         self.effects.paths.push((port, path));
     }
 
+    /// Has the machine take the device away from the guest, after this call: the guest has agreed to that.
+    pub fn leave(&mut self) {
+        self.effects.leave = true;
+    }
+
     /// Has the bus offer the guest `count` more channels of this VMBus device.
     pub fn offer_sub_channels(&mut self, count: u16) {
         self.effects.sub_channels = self.effects.sub_channels.saturating_add(count);
@@ -115,6 +120,8 @@ pub struct Effects {
     pub paths: Vec<(u16, DataPath)>,
     /// How many more channels the guest shall be offered; for the bus part of a VMBus device.
     pub sub_channels: u16,
+    /// The device is to be unplugged.
+    pub leave: bool,
     /// Broken rules.
     pub findings: Vec<Finding>,
     /// What the guest did, as far as it is [`Self::wanted`].
@@ -139,6 +146,7 @@ impl Effects {
             && self.fates.is_empty()
             && self.paths.is_empty()
             && self.sub_channels == 0
+            && !self.leave
             && self.findings.is_empty()
             && self.events.is_empty()
             && self.host.is_empty()

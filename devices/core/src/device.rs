@@ -10,7 +10,7 @@ use crate::{Context, Frame, FrameId, Sizes, Time};
 /// A device model, as far as the bus that it is on makes no difference.
 ///
 /// What a guest reaches it through is another trait on top of this one: [`crate::PciDevice`] for registers on
-/// PCI. The bus part (for PCI, [`crate::pci::Function`]) also decides what [`Context::raise`] becomes: a PCI
+/// PCI, [`crate::VmbusDevice`] for channels. The bus part (for PCI, [`crate::pci::Function`]) also decides what [`Context::raise`] becomes: a PCI
 /// function turns it into a message from its MSI-X table.
 pub trait Device: std::fmt::Debug + Send {
     /// A frame arrives at the device's port number `port`. Sooner or later the device must
@@ -28,6 +28,10 @@ pub trait Device: std::fmt::Debug + Send {
 
     /// The link of `port` goes up or down.
     fn set_link(&mut self, _context: &mut Context<'_>, _port: u16, _up: bool) {}
+
+    /// The port that `port` is bonded with has come (`present`) or gone; it gets the frames only after a
+    /// [`Context::switch_path`].
+    fn partner_changed(&mut self, _context: &mut Context<'_>, _port: u16, _present: bool) {}
 
     /// When the device next wants [`Self::deadline`] to be called, if nothing else happens before.
     fn next_deadline(&self) -> Option<Time>;

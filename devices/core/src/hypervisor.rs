@@ -1,15 +1,16 @@
 //! What a hypervisor offers a guest besides devices on a bus.
 
-use serde_json::Value;
-
-use crate::{ChannelBus, Context, FirmwareDevice, RestoreError, Time};
+use crate::{ChannelBus, Context, Device, FirmwareDevice};
 
 /// A hypervisor's own interface: CPUID leaves, model-specific registers, calls, timers. One model in user space
 /// serves every backend, none of which has an idea of it.
 ///
 /// A call reaches the model as an `OUT` to [`Self::call_port`], which the model writes into the page that the
 /// guest calls; so it works wherever port accesses do.
-pub trait HypervisorInterface: std::fmt::Debug + Send {
+///
+/// It is a [`Device`] as well: its faults, events and counters are those of the interface and its bus (messages,
+/// offers, channels), its deadlines and its reset those of the devices on the bus too.
+pub trait HypervisorInterface: Device {
     /// The CPUID leaves that tell a guest of the interface, each with EAX, EBX, ECX and EDX.
     fn cpuid(&self) -> Vec<(u32, [u32; 4])>;
 
@@ -50,24 +51,6 @@ pub trait HypervisorInterface: std::fmt::Debug + Send {
     fn firmware(&self) -> Vec<FirmwareDevice> {
         Vec::new()
     }
-
-    /// When [`Self::deadline`] wants to be called, for the interface or for a device on its bus.
-    fn next_deadline(&self) -> Option<Time>;
-
-    /// It is now at or after [`Self::next_deadline`].
-    fn deadline(&mut self, context: &mut Context<'_>);
-
-    /// Machine reset, of the devices on the bus too.
-    fn reset(&mut self, context: &mut Context<'_>);
-
-    /// The whole state as JSON, to be shown or handed to [`Self::restore`].
-    fn save(&self) -> Value;
-
-    /// Takes over a state that [`Self::save`] returned.
-    ///
-    /// # Errors
-    /// When `state` is not such a state; the model is then unchanged.
-    fn restore(&mut self, state: &Value) -> Result<(), RestoreError>;
 }
 
 /// A CPU's general-purpose registers, by their encoding: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15.

@@ -99,9 +99,12 @@ impl Engine {
             }
         }
         self.memory.take_code_writes();
-        for cpu in &mut self.cpus {
-            cpu.tlb.flush();
-        }
+        self.forget_translations();
+    }
+
+    /// Forgets what all CPUs remember of page tables.
+    pub fn forget_translations(&mut self) {
+        self.cpus.iter_mut().for_each(|cpu| cpu.tlb.flush());
     }
 
     /// To be called after clearing [`nicvisor_memory::DIRTY`] anywhere: CPUs stop to write directly to pages

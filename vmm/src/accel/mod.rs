@@ -48,13 +48,21 @@ pub trait Accelerator {
     /// Whether a run depends on nothing but the guest and its input.
     fn is_reproducible(&self) -> bool;
 
-    /// The state of all CPUs and of the clock, as JSON; `None` from a backend that does not have it at hand. RAM and
-    /// the machine's own state ([`Machine::save`]) are apart.
-    fn save(&self) -> Option<Value> {
+    /// How many points of the run the backend has passed at which it looks for input: the exact moment of an input,
+    /// to be repeated with [`RunControl::stop_at`]. `None` where no run is like another.
+    fn position(&self) -> Option<u64> {
         None
     }
 
-    /// Takes over a state that [`Self::save`] returned, after RAM was restored.
+    /// The state of all CPUs and of the clock, as JSON; `None` from a backend that does not have it at hand. RAM and
+    /// the machine's own state ([`Machine::save`]) are apart. What CPUs remember of page tables is forgotten, so that
+    /// the run goes on as one that takes the state over.
+    fn save(&mut self) -> Option<Value> {
+        None
+    }
+
+    /// Takes over a state that [`Self::save`] returned, after RAM was restored by writers that mark what they write
+    /// (all of `vm-memory`'s do).
     ///
     /// # Errors
     /// When the backend cannot, or `state` is not such a state; nothing has changed then.
@@ -64,6 +72,9 @@ pub trait Accelerator {
             self.name()
         )))
     }
+
+    /// To be called after [`nicvisor_memory::DIRTY`] was cleared anywhere, so that writes are noticed again.
+    fn page_flags_cleared(&mut self) {}
 
     /// Tells `observer` of all code that is executed from now on, for coverage; `None` ends that.
     ///
@@ -113,8 +124,11 @@ pub struct RunControl<'a> {
     pub interrupted: &'a AtomicBool,
     /// End the run at this moment of the host's clock.
     pub host_deadline: Option<Instant>,
-    /// Return at this machine time.
+    /// Return at this machine time. CPUs run up to it and not beyond, so that the run may go on in another order than
+    /// without.
     pub until: Option<Time>,
+    /// Return at this [`Accelerator::position`]; the run goes on as if it had not.
+    pub stop_at: Option<u64>,
     /// At least this machine time has come: the caller has slept on [`RunEvent::Idle`] and wants time to have
     /// passed for the guest too. Nothing where time is the host's.
     pub since: Time,
@@ -143,11 +157,11 @@ impl Default for Patience {
 /// Why [`Accelerator::run`] returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEvent {
-    /// The machine has output for the host ([`Machine::take_output`]).
+    /// The machine has something for the host ([`Machine::take_output`], [`Machine::take_events`]).
     Output,
     /// All CPUs are halted until this time, or until input comes when there is none.
     Idle(Option<Time>),
-    /// [`RunControl::until`] is reached.
+    /// [`RunControl::until`] or [`RunControl::stop_at`] is reached.
     Until,
     /// The guest powered the machine off.
     PowerOff,

@@ -50,6 +50,7 @@ pub(super) fn run(
         host_deadline: arguments.timeout.map(|timeout| Instant::now() + timeout),
         until: None,
         since: Time::ZERO,
+        stop_at: None,
         report_idle: false,
         patience: Patience::default(),
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_protocol::{Channel, Command, JobId};
 use nicvisor_core::fault::{Fault, FaultPoints};
 use nicvisor_core::{DeviceId, EventKinds, Finding, Time};
-use nicvisor_net::network::{Place, PortId, SharedMedium};
+use nicvisor_net::network::{Change, Place, PortId, SharedMedium};
 use scenarios::lab::{
     EndingKind, GuestCommand, Job, Lab, LabError, LabEvent, LedgerSnapshot, PortSizes, PortTraffic,
 };
@@ -73,11 +73,13 @@ impl<'a> GuestLab<'a> {
         self.medium.network().find_link(name).ok_or_else(|| format!("there is no link {name}"))
     }
 
-    /// Tells the device behind a port that its link's state has changed.
-    fn tell_of_link(&mut self, port: PortId, up: bool) {
-        for member in &mut self.guests {
-            // A change that has happened is always possible.
-            let _ = member.guest.input(Input::Link { port, up });
+    /// Changes the network, and tells the devices whose ports it took `up` or down.
+    fn change(&mut self, change: &Change, up: bool) {
+        for port in self.medium.change(change) {
+            for member in &mut self.guests {
+                // A change that has happened is always possible.
+                let _ = member.guest.input(Input::Link { port, up });
+            }
         }
     }
 
@@ -230,26 +232,21 @@ impl Lab for GuestLab<'_> {
 
     fn set_port(&mut self, port: &str, up: bool) -> Result<(), String> {
         let port = self.port(port)?;
-        if self.medium.network().set_port(port, up) {
-            self.tell_of_link(port, up);
-        }
+        self.change(&Change::Port { port, up }, up);
         Ok(())
     }
 
     fn set_link(&mut self, link: &str, up: bool) -> Result<(), String> {
         let link = self.link(link)?;
-        let changed = self.medium.network().set_link(link, up);
-        for port in changed {
-            self.tell_of_link(port, up);
-        }
+        self.change(&Change::Link { link, up }, up);
         Ok(())
     }
 
     fn configure_link(&mut self, link: &str, settings: &LinkSpec) -> Result<(), String> {
         let link = self.link(link)?;
-        if let Some(config) = self.medium.network().link_mut(link) {
-            settings.apply(config);
-        }
+        let mut config = self.medium.network().link(link).cloned().unwrap_or_default();
+        settings.apply(&mut config);
+        self.change(&Change::Configure { link, config }, true);
         Ok(())
     }
 

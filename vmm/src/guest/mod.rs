@@ -290,6 +290,7 @@ impl Guest {
             interrupted: &interrupted,
             host_deadline: self.deadline,
             until,
+            stop_at: None,
             since: self.since,
             report_idle,
             patience: Patience::default(),

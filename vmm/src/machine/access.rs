@@ -2,7 +2,6 @@
 
 use nicvisor_core::{Context, GeneralRegisters, MsrFault, Time};
 
-use super::devices::bus_of;
 use super::effects::Source;
 use super::{Machine, msr};
 use crate::boot::layout::{ECAM_SIZE, ECAM_START};
@@ -19,11 +18,8 @@ impl Machine {
         } else if let Some(slot) = self.root.memory_read(&mut context, address, data) {
             self.activity += 1;
             self.carry_out(self.in_slot(slot), now);
-        } else if let Some(bus) = bus_of(&mut self.hypervisor)
-            && bus.read_memory(&mut context, address, data)
-        {
+        } else if self.call_bus(now, |bus, context| bus.read_memory(context, address, data)) == Some(true) {
             self.activity += 1;
-            self.carry_out(Source::Hypervisor, now);
         }
     }
 
@@ -40,11 +36,8 @@ impl Machine {
         } else if let Some(slot) = self.root.memory_write(&mut context, address, data) {
             self.activity += 1;
             self.carry_out(self.in_slot(slot), now);
-        } else if let Some(bus) = bus_of(&mut self.hypervisor)
-            && bus.write_memory(&mut context, address, data)
-        {
+        } else if self.call_bus(now, |bus, context| bus.write_memory(context, address, data)) == Some(true) {
             self.activity += 1;
-            self.carry_out(Source::Hypervisor, now);
         }
     }
 
@@ -74,14 +67,11 @@ impl Machine {
     /// CPU `cpu` writes `port`, which may be a call of the hypervisor's interface: then that changes `registers`
     /// and this returns `true`. Otherwise the write is one for [`Self::write_port`].
     pub fn hypercall(&mut self, now: Time, cpu: usize, port: u16, registers: &mut GeneralRegisters) -> bool {
-        let Some(hypervisor) = &mut self.hypervisor else { return false };
-        if hypervisor.call_port() != port {
+        if self.hypervisor().is_none_or(|hypervisor| hypervisor.call_port() != port) {
             return false;
         }
-        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-        hypervisor.call(&mut context, cpu, registers);
         self.activity += 1;
-        self.carry_out(Source::Hypervisor, now);
+        self.call_hypervisor(now, |hypervisor, context| hypervisor.call(context, cpu, registers));
         true
     }
 
@@ -90,12 +80,9 @@ impl Machine {
     /// # Errors
     /// When there is no such register: the CPU raises #GP(0).
     pub fn read_msr(&mut self, now: Time, cpu: usize, index: u32) -> Result<u64, MsrFault> {
-        if let Some(hypervisor) = &mut self.hypervisor {
-            let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-            if let Some(value) = hypervisor.read_msr(&mut context, cpu, index) {
-                self.carry_out(Source::Hypervisor, now);
-                return value;
-            }
+        let own = self.call_hypervisor(now, |hypervisor, context| hypervisor.read_msr(context, cpu, index));
+        if let Some(Some(value)) = own {
+            return value;
         }
         if nicvisor_platform::InterruptFabric::has_msr(index) {
             return self.platform.interrupts.msr_read(cpu, now, index);
@@ -108,13 +95,11 @@ impl Machine {
     /// # Errors
     /// When there is no such register or it does not take this value: the CPU raises #GP(0).
     pub fn write_msr(&mut self, now: Time, cpu: usize, index: u32, value: u64) -> Result<(), MsrFault> {
-        if let Some(hypervisor) = &mut self.hypervisor {
-            let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-            if let Some(written) = hypervisor.write_msr(&mut context, cpu, index, value) {
-                self.activity += 1;
-                self.carry_out(Source::Hypervisor, now);
-                return written;
-            }
+        let own =
+            self.call_hypervisor(now, |hypervisor, context| hypervisor.write_msr(context, cpu, index, value));
+        if let Some(Some(written)) = own {
+            self.activity += 1;
+            return written;
         }
         if nicvisor_platform::InterruptFabric::has_msr(index) {
             return self.platform.interrupts.msr_write(cpu, now, index, value);

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use nicvisor_core::fault::FaultError;
 use nicvisor_core::pci::{Function, Slot};
 use nicvisor_core::{
-    ChannelBus, Context, Device, DeviceId, DropReason, Fate, Frame, HypervisorInterface, PciDevice, Time,
-    VmbusDevice,
+    ChannelBus, Context, Device, DeviceId, DropReason, Fate, Frame, PciDevice, Time, VmbusDevice,
 };
 use nicvisor_net::network::{LinkId, PortId};
 
@@ -42,7 +41,8 @@ impl Machine {
         if self.root.insert(slot, function).is_err() {
             return Err(MachineError::NoSlot { name });
         }
-        let id = self.attach(name, count, link, Place::Pci(slot));
+        let ports = self.add_ports(&name, count, link);
+        let id = self.attach(name, ports, Place::Pci(slot));
         self.slots.insert(slot, id);
         Ok(id)
     }
@@ -59,29 +59,27 @@ impl Machine {
         link: LinkId,
     ) -> Result<DeviceId, MachineError> {
         let name = name.into();
-        if bus_of(&mut self.hypervisor).is_none() {
+        if self.bus().is_none() {
             return Err(MachineError::NoBus { name });
         }
-        let id = self.attach(name, device.ports().len(), link, Place::Channel);
+        let ports = self.add_ports(&name, device.ports().len(), link);
+        let id = self.attach(name, ports, Place::Channel);
         self.insert_channel_device(now, id, device);
         Ok(id)
     }
 
-    /// Names a device and its ports. Names are never given twice: what is unplugged keeps its own.
-    fn attach(&mut self, name: String, ports: usize, link: LinkId, place: Place) -> DeviceId {
+    /// Names a device. Names are never given twice: what is unplugged keeps its own.
+    pub(super) fn attach(&mut self, name: String, ports: Vec<PortId>, place: Place) -> DeviceId {
         let id = DeviceId(self.devices.len() as u32);
-        let ports = self.add_ports(id, &name, ports, link);
+        self.ports.extend(ports.iter().zip(0..).map(|(port, index)| (*port, (id, index))));
         self.devices.insert(id, Attached { name, ports, place });
         id
     }
 
-    fn add_ports(&mut self, id: DeviceId, name: &str, count: usize, link: LinkId) -> Vec<PortId> {
+    fn add_ports(&mut self, name: &str, count: usize, link: LinkId) -> Vec<PortId> {
         let mut network = self.medium.network();
         let name = |index: usize| if count == 1 { name.to_owned() } else { format!("{name}.{index}") };
-        let ports: Vec<PortId> =
-            (0..count).map(|index| network.add_port(self.station, link, name(index))).collect();
-        self.ports.extend(ports.iter().zip(0..).map(|(port, index)| (*port, (id, index))));
-        ports
+        (0..count).map(|index| network.add_port(self.station, link, name(index))).collect()
     }
 
     /// The devices, in the order in which they were added.
@@ -108,7 +106,8 @@ impl Machine {
     pub fn device(&self, id: DeviceId) -> Option<&dyn Device> {
         match &self.devices.get(&id)?.place {
             Place::Pci(slot) => Some(self.root.function(*slot)?.device()),
-            Place::Channel => self.hypervisor.as_ref()?.bus()?.device(id),
+            Place::Hypervisor => Some(&*self.hypervisor.as_ref()?.model),
+            Place::Channel => self.bus()?.device(id),
             Place::Out(Unplugged { device: Pluggable::Pci(function, _), .. }) => Some(function.device()),
             Place::Out(Unplugged { device: Pluggable::Channel(device), .. }) => Some(&**device),
         }
@@ -127,8 +126,7 @@ impl Machine {
     /// Where the devices' doorbells are now: see [`PciDevice::doorbells`].
     pub fn doorbells(&self) -> Vec<u64> {
         let on_root = self.root.functions().flat_map(|(_, function)| function.doorbells());
-        let bus = self.hypervisor.as_ref().and_then(|hypervisor| hypervisor.bus());
-        on_root.chain(bus.into_iter().flat_map(ChannelBus::doorbells)).collect()
+        on_root.chain(self.bus().into_iter().flat_map(ChannelBus::doorbells)).collect()
     }
 
     /// The slots of NICs, each with the number that the guest is told: a driver that pairs ports does it by that.
@@ -138,7 +136,7 @@ impl Machine {
             Place::Pci(slot) | Place::Out(Unplugged { device: Pluggable::Pci(_, slot), .. }) => {
                 Some((slot, u32::from(slot.device)))
             }
-            Place::Channel | Place::Out(_) => None,
+            Place::Hypervisor | Place::Channel | Place::Out(_) => None,
         })
         .collect()
     }
@@ -159,7 +157,10 @@ impl Machine {
     pub fn close(&mut self, now: Time) {
         let ids: Vec<DeviceId> = self.devices.keys().copied().collect();
         for id in ids {
-            self.call(now, id, |device, context| device.reset(context));
+            // Those on the bus are the interface's to reset: it knows what they have open.
+            if !matches!(self.devices[&id].place, Place::Channel) {
+                self.call(now, id, |device, context| device.reset(context));
+            }
         }
         self.network().close();
     }
@@ -172,42 +173,32 @@ impl Machine {
         call: impl FnOnce(&mut dyn Device, &mut Context<'_>),
     ) -> bool {
         let Some(attached) = self.devices.get(&id) else { return false };
-        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
         match attached.place {
             Place::Pci(slot) => {
+                let mut context = Context::new(now, &self.ram, true, &mut self.effects);
                 let Some(function) = self.root.function_mut(slot) else { return false };
                 function.call(&mut context, |device, context| call(device, context));
                 self.carry_out(Source::Device(id), now);
+                true
+            }
+            Place::Hypervisor => {
+                self.call_hypervisor(now, |hypervisor, context| call(hypervisor, context)).is_some()
             }
             Place::Channel => {
-                let Some(bus) = bus_of(&mut self.hypervisor) else { return false };
                 // The bus calls at most once.
                 let mut call = Some(call);
-                bus.call(&mut context, id, &mut |device, context| {
-                    if let Some(call) = call.take() {
-                        call(device, context);
-                    }
+                self.call_bus(now, |bus, context| {
+                    bus.call(context, id, &mut |device, context| {
+                        if let Some(call) = call.take() {
+                            call(device, context);
+                        }
+                    });
                 });
-                self.carry_out(Source::Hypervisor, now);
-                return call.is_none();
+                call.is_none()
             }
-            Place::Out(_) => return false,
+            Place::Out(_) => false,
         }
-        true
     }
-
-    pub(super) fn insert_channel_device(&mut self, now: Time, id: DeviceId, device: Box<dyn VmbusDevice>) {
-        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
-        if let Some(bus) = bus_of(&mut self.hypervisor) {
-            bus.insert(&mut context, id, device);
-        }
-        self.carry_out(Source::Hypervisor, now);
-    }
-}
-
-/// The bus of a machine's interface. Not a method: what else the machine has stays in reach.
-pub(super) fn bus_of(hypervisor: &mut Option<Box<dyn HypervisorInterface>>) -> Option<&mut dyn ChannelBus> {
-    hypervisor.as_mut()?.bus_mut()
 }
 
 /// The device behind the port was unplugged while the frame was under way.

@@ -37,7 +37,6 @@ pub struct Observed {
 #[derive(Clone, Copy)]
 pub(super) enum Source {
     Platform,
-    Hypervisor,
     Device(DeviceId),
     /// A function that is not a device of the machine: the host bridge.
     Bus,
@@ -53,6 +52,10 @@ impl Machine {
         self.carry_out_for(source, &mut effects, now);
         // Keep the allocations.
         self.effects = effects;
+        while let Some(id) = self.leaving.pop() {
+            // One that is gone already has what it wants.
+            let _ = self.unplug(now, id);
+        }
     }
 
     fn carry_out_for(&mut self, source: Source, effects: &mut Effects, now: Time) {
@@ -76,9 +79,8 @@ impl Machine {
             self.medium.record_finding(&finding);
             self.findings.push(finding);
         }
-        if let Source::Device(device) = source {
-            let observed = effects.events.drain(..).map(|event| Observed { time: now, device, event });
-            self.events.extend(observed);
+        for event in effects.events.drain(..) {
+            self.events.extend(observed(source, now, event));
         }
         for message in effects.host.drain(..) {
             self.activity += 1;
@@ -86,6 +88,11 @@ impl Machine {
         }
         if let Some(power) = effects.power.take() {
             self.power = Some(power);
+        }
+        if std::mem::take(&mut effects.leave)
+            && let Source::Device(id) = source
+        {
+            self.leaving.push(id);
         }
         for (device, mut nested) in effects.nested.drain(..) {
             self.carry_out_for(Source::Device(device), &mut nested, now);
@@ -117,11 +124,15 @@ impl Machine {
     fn name(&self, source: Source) -> &str {
         match source {
             Source::Platform => "platform",
-            Source::Hypervisor => "hypervisor",
             Source::Bus => "bus",
             Source::Device(id) => self.devices.get(&id).map_or("", |device| &device.name),
         }
     }
+}
+
+fn observed(source: Source, time: Time, event: DeviceEvent) -> Option<Observed> {
+    let Source::Device(device) = source else { return None };
+    Some(Observed { time, device, event })
 }
 
 fn host_output(source: Source, message: HostMessage) -> Option<HostOutput> {
@@ -129,6 +140,6 @@ fn host_output(source: Source, message: HostMessage) -> Option<HostOutput> {
     match source {
         Source::Platform => Some(HostOutput::Serial(bytes)),
         Source::Device(device) => Some(HostOutput::Device { device, channel, bytes }),
-        Source::Hypervisor | Source::Bus => None,
+        Source::Bus => None,
     }
 }

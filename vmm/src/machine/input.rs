@@ -12,8 +12,8 @@ use super::{Machine, PlugError};
 
 /// Something that comes to a machine from outside: from the host, a scenario, a fuzzer, or the world behind a link.
 ///
-/// A machine has no other input. What it does depends on its configuration, the frames on its network, and on
-/// these, each at its time.
+/// A machine has no other input. What it does depends on its configuration, its network (to which
+/// [`nicvisor_net::network::Change`] is what this is to the machine), and on these, each at its moment of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Input {

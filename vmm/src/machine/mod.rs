@@ -11,6 +11,7 @@ mod access;
 mod config;
 mod devices;
 mod effects;
+mod hypervisor;
 mod input;
 mod inspect;
 mod interrupts;
@@ -23,7 +24,7 @@ mod save;
 use std::collections::BTreeMap;
 
 use nicvisor_core::pci::{Root, Slot, Windows};
-use nicvisor_core::{Context, DeviceId, Effects, EventKinds, Finding, HypervisorInterface, PowerEvent, Time};
+use nicvisor_core::{Context, DeviceId, Effects, EventKinds, Finding, PowerEvent, Time};
 use nicvisor_memory::{GuestRam, HIGH_RAM_START, PCI_HOLE_START};
 use nicvisor_net::network::{NetworkGuard, PortId, Random, SharedMedium, Station};
 use nicvisor_platform::{Platform, PlatformConfig};
@@ -44,6 +45,7 @@ use crate::boot::{BootOptions, Entry, Kernel};
 use crate::outside::Wire;
 use devices::Attached;
 use effects::Source;
+use hypervisor::Hypervisor;
 
 /// A machine without its CPUs.
 pub struct Machine {
@@ -51,13 +53,17 @@ pub struct Machine {
     ram: GuestRam,
     platform: Platform,
     root: Root,
-    hypervisor: Option<Box<dyn HypervisorInterface>>,
+    hypervisor: Option<Hypervisor>,
     interrupt_sink: Option<Box<dyn InterruptSink>>,
     medium: SharedMedium,
     station: Station,
     devices: BTreeMap<DeviceId, Attached>,
     slots: BTreeMap<Slot, DeviceId>,
     ports: BTreeMap<PortId, (DeviceId, u16)>,
+    /// Pairs of bonded ports, the one whose device chooses first.
+    bonds: Vec<(PortId, PortId)>,
+    /// Devices that want to be unplugged.
+    leaving: Vec<DeviceId>,
     /// Ports that lead out of the program.
     outside: BTreeMap<PortId, Box<dyn Wire>>,
     effects: Effects,
@@ -98,6 +104,8 @@ impl Machine {
             devices: BTreeMap::new(),
             slots: BTreeMap::new(),
             ports: BTreeMap::new(),
+            bonds: Vec::new(),
+            leaving: Vec::new(),
             outside: BTreeMap::new(),
             effects: Effects::default(),
             findings: Vec::new(),
@@ -106,16 +114,6 @@ impl Machine {
             power: None,
             activity: 0,
         })
-    }
-
-    /// Offers the guest a hypervisor's own interface.
-    pub fn set_hypervisor(&mut self, hypervisor: Box<dyn HypervisorInterface>) {
-        self.hypervisor = Some(hypervisor);
-    }
-
-    /// The hypervisor's own interface that the guest is offered, if it is one.
-    pub fn hypervisor(&self) -> Option<&dyn HypervisorInterface> {
-        self.hypervisor.as_deref()
     }
 
     /// Places `kernel`, its initrd and command line and the ACPI tables in memory, and gives the devices their
@@ -132,7 +130,7 @@ impl Machine {
         let description = acpi::Description {
             cpus: self.config.cpus,
             numbered_slots: self.numbered_slots(),
-            devices: self.hypervisor.as_ref().map(|hypervisor| hypervisor.firmware()).unwrap_or_default(),
+            devices: self.hypervisor().map(|hypervisor| hypervisor.firmware()).unwrap_or_default(),
         };
         let rsdp = acpi::write(&self.ram, &description).map_err(crate::boot::LoadError::from)?;
         let windows = Windows {
@@ -167,12 +165,6 @@ impl Machine {
     /// The network that the devices' ports are on. Use [`Input::Port`] for what devices must notice.
     pub fn network(&self) -> NetworkGuard<'_> {
         self.medium.network()
-    }
-
-    /// Makes one port of two devices' ports with the same MAC: see [`Network::bond`]. Which one gets the frames is
-    /// up to the device of the first ([`Context::switch_path`]).
-    pub fn bond(&mut self, own: PortId, partner: PortId) {
-        self.network().bond(own, partner);
     }
 
     /// What the ports are on, to be shared with another machine.
@@ -235,7 +227,7 @@ impl Machine {
         [
             self.platform.next_deadline(),
             self.root.next_deadline(),
-            self.hypervisor.as_ref().and_then(|hypervisor| hypervisor.next_deadline()),
+            self.hypervisor().and_then(|hypervisor| hypervisor.next_deadline()),
             self.medium.next_deadline(self.station),
         ]
         .into_iter()
@@ -257,22 +249,18 @@ impl Machine {
     /// Does the first thing that is due; returns whether there was one.
     fn advance_once(&mut self, now: Time) -> bool {
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
-        let mut context = Context::new(now, &self.ram, true, &mut self.effects);
         if is_due(self.platform.next_deadline()) {
-            self.platform.deadline(&mut context);
+            self.platform.deadline(&mut Context::new(now, &self.ram, true, &mut self.effects));
             self.carry_out(Source::Platform, now);
-        } else if let Some(hypervisor) = &mut self.hypervisor
-            && is_due(hypervisor.next_deadline())
-        {
-            hypervisor.deadline(&mut context);
-            self.carry_out(Source::Hypervisor, now);
+        } else if is_due(self.hypervisor().and_then(|hypervisor| hypervisor.next_deadline())) {
+            self.call_hypervisor(now, |hypervisor, context| hypervisor.deadline(context));
         } else if is_due(self.medium.next_deadline(self.station)) {
             for (port, frame) in self.medium.poll(self.station, now) {
                 self.hand_over(port, frame, now);
             }
         } else if let Some(slot) = self.root.due(now) {
             if let Some(function) = self.root.function_mut(slot) {
-                function.deadline(&mut context);
+                function.deadline(&mut Context::new(now, &self.ram, true, &mut self.effects));
             }
             self.carry_out(self.in_slot(slot), now);
         } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nicvisor_core::fault::{Fault, FaultError};
 use nicvisor_core::vmbus::{GpaRange, Gpadl, Offer, Rings};
 use nicvisor_core::{
-    ChannelBus, Context, DataPath, Device, DeviceId, Fate, FirmwareDevice, Frame, GeneralRegisters,
+    ChannelBus, Context, DataPath, Device, DeviceEvent, DeviceId, EventKind, Fate, Frame, GeneralRegisters,
     HypervisorInterface, MsiMessage, MsrFault, Port, RestoreError, Rule, Severity, Time, VmbusDevice,
 };
 use serde_json::Value;
@@ -14,8 +14,8 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     devices: BTreeMap<DeviceId, Box<dyn VmbusDevice>>,
-    /// Offers made and rescinded, in order.
-    pub(crate) offers: Vec<(DeviceId, bool)>,
+    /// How many offers were made.
+    offers: u64,
 }
 
 impl Exchange {
@@ -39,13 +39,12 @@ impl Exchange {
 
 impl ChannelBus for Exchange {
     fn insert(&mut self, _context: &mut Context<'_>, id: DeviceId, device: Box<dyn VmbusDevice>) {
-        self.offers.push((id, true));
+        self.offers += 1;
         self.devices.insert(id, device);
     }
 
     fn remove(&mut self, context: &mut Context<'_>, id: DeviceId) -> Option<Box<dyn VmbusDevice>> {
         self.on(context, id, |device, context| device.reset(context))?;
-        self.offers.push((id, false));
         self.devices.remove(&id)
     }
 
@@ -121,9 +120,22 @@ impl HypervisorInterface for Exchange {
     fn bus_mut(&mut self) -> Option<&mut dyn ChannelBus> {
         Some(self)
     }
+}
 
-    fn firmware(&self) -> Vec<FirmwareDevice> {
+impl Device for Exchange {
+    fn receive(&mut self, _context: &mut Context<'_>, _port: u16, _frame: Frame) {}
+
+    fn ports(&self) -> Vec<Port> {
         Vec::new()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        vec![("offers".to_owned(), self.offers)]
+    }
+
+    fn inject(&mut self, context: &mut Context<'_>, fault: &Fault) -> Result<(), FaultError> {
+        context.observe(EventKind::State, || DeviceEvent::new(EventKind::State, format!("{fault:?}")));
+        Ok(())
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -157,7 +169,8 @@ impl HypervisorInterface for Exchange {
 }
 
 /// A NIC whose rings hold one frame of [`FRAME`] bytes each. A frame to send that begins with `[0xff; 6]` moves the
-/// data path to the partner, one that begins with zeros is against the rules.
+/// data path to the partner, one that begins with zeros is against the rules, and one with `[0xfe; 6]` asks for the
+/// device to be taken away.
 #[derive(Debug)]
 pub(crate) struct Courier {
     pub(crate) mac: [u8; 6],
@@ -165,11 +178,13 @@ pub(crate) struct Courier {
     rings: Option<Rings>,
     /// When it tells the guest of itself.
     wake: Option<Time>,
+    /// How often its partner came, and went.
+    partners: [u64; 2],
 }
 
 impl Courier {
     pub(crate) fn new(mac: [u8; 6], window: u64) -> Courier {
-        Courier { mac, window, rings: None, wake: None }
+        Courier { mac, window, rings: None, wake: None, partners: [0; 2] }
     }
 }
 
@@ -197,6 +212,9 @@ impl VmbusDevice for Courier {
         }
         if frame[..6] == [0xff; 6] {
             context.switch_path(0, DataPath::Partner);
+        }
+        if frame[..6] == [0xfe; 6] {
+            return context.leave();
         }
         context.transmit(0, frame.to_vec());
     }
@@ -255,8 +273,13 @@ impl Device for Courier {
         vec![Port { mac: self.mac, mtu: 1500 }]
     }
 
+    fn partner_changed(&mut self, _context: &mut Context<'_>, _port: u16, present: bool) {
+        self.partners[usize::from(!present)] += 1;
+    }
+
     fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
+        let [came, went] = self.partners;
+        vec![("partner_came".to_owned(), came), ("partner_went".to_owned(), went)]
     }
 
     fn inject(&mut self, context: &mut Context<'_>, _fault: &Fault) -> Result<(), FaultError> {

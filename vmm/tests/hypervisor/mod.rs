@@ -1,6 +1,8 @@
 //! A hypervisor's interface for the bare-metal program: one register, one call.
 
-use nicvisor_core::{Context, GeneralRegisters, HypervisorInterface, MsrFault, RestoreError, Time};
+use nicvisor_core::{
+    Context, Device, Frame, GeneralRegisters, HypervisorInterface, MsrFault, Port, RestoreError, Time,
+};
 use serde_json::Value;
 
 /// Register [`PAGE`] says where the page with the call is to be; the call adds its arguments up.
@@ -47,6 +49,18 @@ impl HypervisorInterface for Adder {
     fn call(&mut self, _context: &mut Context<'_>, cpu: usize, registers: &mut GeneralRegisters) {
         registers[0] = registers[1] * 0x10 + registers[2] + cpu as u64 * 0x1000;
         registers[8] += 1;
+    }
+}
+
+impl Device for Adder {
+    fn receive(&mut self, _context: &mut Context<'_>, _port: u16, _frame: Frame) {}
+
+    fn ports(&self) -> Vec<Port> {
+        Vec::new()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -65,6 +65,7 @@ pub(crate) fn run(
         host_deadline: Some(Instant::now() + Duration::from_secs(300)),
         until: None,
         since: Time::ZERO,
+        stop_at: None,
         report_idle: false,
         patience,
     };

@@ -161,10 +161,12 @@ impl Function {
         call: impl FnOnce(&mut dyn PciDevice, &mut Context<'_>) -> R,
     ) -> R {
         let dma: Dma<'_> = context.dma.gated(self.masters_bus());
+        // What something around the function has raised in the same call is its own.
+        let earlier = context.effects.vectors.len();
         let mut own = Context { now: context.now, dma, effects: context.effects };
         let result = call(&mut *self.device, &mut own);
         let effects = own.effects;
-        for vector in effects.vectors.drain(..) {
+        for vector in effects.vectors.drain(earlier..) {
             if let Some(msix) = &mut self.msix {
                 msix.raise(vector, &mut effects.messages);
             }

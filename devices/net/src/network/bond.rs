@@ -36,6 +36,13 @@ impl Bonds {
         self.0.iter().find(|bond| bond.own == own).map(|bond| bond.path)
     }
 
+    /// `port` is gone from its pair, not only down: who comes in its place gets frames when it is said again.
+    pub(super) fn forget(&mut self, port: PortId) {
+        if let Some(bond) = self.0.iter_mut().find(|bond| bond.partner == port) {
+            bond.path = DataPath::Own;
+        }
+    }
+
     /// The port that gets the frames for `port`: `port` itself when it is in no pair.
     pub(super) fn receiver(&self, port: PortId, is_up: impl Fn(PortId) -> bool) -> PortId {
         match self.of(port) {
@@ -115,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partner_that_is_unplugged_gives_the_frames_back() {
+    fn a_partner_that_is_down_gives_the_frames_back_and_one_that_went_does_not_get_them_again() {
         let mut fixture = Fixture::new();
         let Fixture { own, partner, peer, .. } = fixture;
         fixture.network.switch_path(own, DataPath::Partner);
@@ -123,6 +130,10 @@ mod tests {
         assert_eq!(fixture.send(peer, PEER, GUEST), [own]);
         fixture.network.set_port(partner, true);
         assert_eq!(fixture.send(peer, PEER, GUEST), [partner]);
+        fixture.network.set_port(partner, false);
+        fixture.network.vacate(partner);
+        fixture.network.set_port(partner, true);
+        assert_eq!(fixture.send(peer, PEER, GUEST), [own]);
     }
 
     #[test]

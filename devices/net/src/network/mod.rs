@@ -59,6 +59,33 @@ pub struct Network {
     breaches: BTreeMap<Cow<'static, str>, u64>,
 }
 
+/// A change of a network that is in use, which does not come from its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// A port is connected to its link, or pulled out of it.
+    Port {
+        /// The port.
+        port: PortId,
+        /// Whether it is connected.
+        up: bool,
+    },
+    /// A whole link comes up or goes down.
+    Link {
+        /// The link.
+        link: LinkId,
+        /// Its state.
+        up: bool,
+    },
+    /// A link gets other settings; frames already on it keep their times.
+    Configure {
+        /// The link.
+        link: LinkId,
+        /// All of its settings.
+        config: LinkConfig,
+    },
+}
+
 /// One port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Port {
@@ -130,6 +157,11 @@ impl Network {
         self.bonds.switch(own, path);
     }
 
+    /// The device behind `port` is gone: its bond forgets that frames were to arrive there.
+    pub fn vacate(&mut self, port: PortId) {
+        self.bonds.forget(port);
+    }
+
     /// Where the frames for `own` arrive that are sent now; `None` for a port that is not the first of a bond.
     pub fn path(&self, own: PortId) -> Option<DataPath> {
         self.bonds.path(own)
@@ -158,6 +190,20 @@ impl Network {
     /// A link's settings, to be changed; frames already on it keep their times.
     pub fn link_mut(&mut self, link: LinkId) -> Option<&mut LinkConfig> {
         self.links.get_mut(link.0 as usize).map(|link| &mut link.config)
+    }
+
+    /// Does a change from outside. The ports whose state changes by that are returned: their devices must be told.
+    pub fn change(&mut self, change: &Change) -> Vec<PortId> {
+        match change {
+            Change::Port { port, up } => Vec::from_iter(self.set_port(*port, *up).then_some(*port)),
+            Change::Link { link, up } => self.set_link(*link, *up),
+            Change::Configure { link, config } => {
+                if let Some(link) = self.links.get_mut(link.0 as usize) {
+                    link.config = config.clone();
+                }
+                Vec::new()
+            }
+        }
     }
 
     /// Takes a whole link up or down. The ports whose state changes by that are returned: their devices must be

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicvisor_core::{Fate, Finding, Frame, FrameId, Time};
 
-use super::{Injected, Medium, Network, PortId, Station};
+use super::{Change, Injected, Medium, Network, PortId, Station};
 
 /// A medium that several machines, each with its own thread or turn, put frames on and take frames from.
 #[derive(Clone)]
@@ -31,6 +31,11 @@ impl SharedMedium {
     /// See [`Medium::next_deadline`].
     pub fn next_deadline(&self, station: Station) -> Option<Time> {
         self.lock().next_deadline(station)
+    }
+
+    /// See [`Network::change`].
+    pub fn change(&self, change: &Change) -> Vec<PortId> {
+        self.lock().network_mut().change(change)
     }
 
     /// See [`Medium::settle`].

@@ -41,7 +41,9 @@ use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::{Accelerator, BackendError, CpuModel, Patience, RunControl, RunEvent, Statistics};
 use crate::boot::Entry;
-use crate::boot::layout::{ECAM_SIZE, ECAM_START, HYPERVISOR_WINDOW_SIZE, HYPERVISOR_WINDOW_START};
+use crate::boot::layout::{
+    ECAM_SIZE, ECAM_START, HYPERVISOR_HIGH_WINDOW_START, HYPERVISOR_WINDOW_SIZE, HYPERVISOR_WINDOW_START,
+};
 use crate::machine::{CpuState, Machine};
 use assist::Assist;
 use counts::Counts;
@@ -160,7 +162,7 @@ impl Kvm {
                 PowerEvent::DebugExit(status) => RunEvent::DebugExit(status),
             });
         }
-        if machine.has_output() {
+        if machine.has_output() || machine.has_events() {
             return Some(RunEvent::Output);
         }
         if control.until.is_some_and(|until| now >= until) {
@@ -394,6 +396,7 @@ fn moves_registers(access: Access) -> bool {
     match access {
         Access::WriteMemory { address, .. } => {
             (ECAM_START..HYPERVISOR_WINDOW_START + HYPERVISOR_WINDOW_SIZE).contains(&address)
+                || address >= HYPERVISOR_HIGH_WINDOW_START
         }
         Access::WritePort { port, .. } => (0xcf8..=0xcff).contains(&port),
         _ => false,

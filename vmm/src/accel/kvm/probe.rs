@@ -110,6 +110,7 @@ fn watch(kvm: &mut Kvm, machine: &mut Machine) -> Probe {
         interrupted: &interrupted,
         host_deadline: Some(Instant::now() + LONGEST),
         until: None,
+        stop_at: None,
         since: nicvisor_core::Time::ZERO,
         report_idle: false,
         patience: Patience::default(),

@@ -37,6 +37,8 @@ pub struct Soft {
     /// CPUs that are halted although something is pending for them, with interrupts off.
     asleep: Vec<bool>,
     instructions: u64,
+    /// Points passed at which input is looked for.
+    position: u64,
     watchdog: Watchdog,
 }
 
@@ -63,6 +65,7 @@ impl Soft {
             turn: 0,
             asleep: vec![false; cpus],
             instructions: 0,
+            position: 0,
             watchdog: Watchdog::new(cpus),
         }
     }
@@ -230,9 +233,12 @@ impl Accelerator for Soft {
             if machine.has_output() || machine.has_events() {
                 return RunEvent::Output;
             }
-            if control.until.is_some_and(|until| now >= until) {
+            if control.until.is_some_and(|until| now >= until)
+                || control.stop_at.is_some_and(|position| self.position >= position)
+            {
                 return RunEvent::Until;
             }
+            self.position += 1;
             self.start_cpus(machine);
             let event = match self.next_runnable(machine) {
                 Some((cpu, runnable)) => self.run_cpu(machine, control, cpu, runnable),
@@ -282,13 +288,23 @@ impl Accelerator for Soft {
         Some(self.instructions)
     }
 
-    fn save(&self) -> Option<Value> {
+    fn position(&self) -> Option<u64> {
+        Some(self.position)
+    }
+
+    fn page_flags_cleared(&mut self) {
+        self.engine.page_flags_cleared();
+    }
+
+    fn save(&mut self) -> Option<Value> {
+        self.engine.forget_translations();
         serde_json::to_value(SavedSoft {
             cpus: (0..self.engine.cpu_count()).map(|cpu| self.engine.cpu(cpu).clone()).collect(),
             clock: self.clock,
             turn: self.turn,
             asleep: self.asleep.clone(),
             instructions: self.instructions,
+            position: self.position,
             watchdog: self.watchdog.clone(),
         })
         .ok()
@@ -305,11 +321,11 @@ impl Accelerator for Soft {
         for (index, cpu) in saved.cpus.into_iter().enumerate() {
             *self.engine.cpu_mut(index) = cpu;
         }
-        self.engine.forget_everything();
         self.clock = saved.clock;
         self.turn = saved.turn;
         self.asleep = saved.asleep;
         self.instructions = saved.instructions;
+        self.position = saved.position;
         self.watchdog = saved.watchdog;
         Ok(())
     }
@@ -328,6 +344,7 @@ struct SavedSoft {
     turn: usize,
     asleep: Vec<bool>,
     instructions: u64,
+    position: u64,
     watchdog: Watchdog,
 }
 
