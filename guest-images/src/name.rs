@@ -13,6 +13,13 @@ pub enum KernelName {
     Path(PathBuf),
 }
 
+impl KernelName {
+    /// Whether it names one very version, of which there may be no other copy than that on the mirror.
+    pub fn is_exact(&self) -> bool {
+        matches!(self, KernelName::Debian(version) if version.patch.is_some())
+    }
+}
+
 /// The version of one of Debian's kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DebianVersion {

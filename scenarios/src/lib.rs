@@ -28,7 +28,7 @@ pub use lab::{Lab, LabError, LabEvent};
 pub use load::{check_names, discover, load};
 pub use matrix::DEFAULT_KERNEL;
 pub use model::Scenario;
-pub use outcome::{Check, Outcome, Verdict};
+pub use outcome::{Check, Outcome, Tally, Verdict};
 pub use runner::{Progress, run};
 pub use source::{LoadError, Mistake, Sources};
 pub use vocabulary::{KnownDevice, LINK_COUNTERS, Vocabulary};

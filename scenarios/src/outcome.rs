@@ -20,6 +20,9 @@ pub struct Outcome {
     pub case: BTreeMap<String, String>,
     /// Overall.
     pub verdict: Verdict,
+    /// Why it was not even begun, if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// The guests.
     pub guests: Vec<GuestOutcome>,
     /// Everything that was checked, in order.
@@ -55,6 +58,7 @@ impl Outcome {
             kernel: scenario.kernel.clone(),
             case: scenario.case.clone(),
             verdict: Verdict::Broken,
+            skipped: None,
             guests: (0..scenario.guest_count())
                 .map(|index| GuestOutcome {
                     name: scenario.guest_name(index),
@@ -74,6 +78,11 @@ impl Outcome {
             host_seconds: 0.0,
             guest_seconds: 0.0,
         }
+    }
+
+    /// The outcome of a scenario that was not begun, for this reason.
+    pub fn skip(scenario: &crate::Scenario, reason: impl Into<String>) -> Outcome {
+        Outcome { verdict: Verdict::Skip, skipped: Some(reason.into()), ..Outcome::new(scenario) }
     }
 
     /// The checks that failed.
@@ -100,6 +109,44 @@ pub enum Verdict {
     Fail,
     /// It could not be carried out to its end (guest panic, time-out); the checks until then are kept.
     Broken,
+    /// It was not begun: something that it needs is not to be had any more, through nobody's fault.
+    Skip,
+}
+
+/// How many of several outcomes are what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that passed.
+    pub passed: usize,
+    /// Those that failed, or broke off.
+    pub failed: usize,
+    /// Those that were not begun.
+    pub skipped: usize,
+}
+
+impl Tally {
+    /// Counts.
+    pub fn of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Tally {
+        let mut tally = Tally::default();
+        for outcome in outcomes {
+            match outcome.verdict {
+                Verdict::Pass => tally.passed += 1,
+                Verdict::Fail | Verdict::Broken => tally.failed += 1,
+                Verdict::Skip => tally.skipped += 1,
+            }
+        }
+        tally
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 {
+            write!(out, ", {} skipped", self.skipped)?;
+        }
+        Ok(())
+    }
 }
 
 /// A guest, as it was.

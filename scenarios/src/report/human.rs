@@ -7,10 +7,14 @@ use crate::outcome::{Outcome, OutcomeTable, Verdict};
 
 /// One outcome: a line, and below it what failed and the tables.
 pub fn human(outcome: &Outcome) -> String {
+    if let Some(reason) = &outcome.skipped {
+        return format!("skip   {} on {}: {reason}\n", outcome.scenario, outcome.kernel);
+    }
     let word = match outcome.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
         Verdict::Broken => "BROKEN",
+        Verdict::Skip => "skip",
     };
     let mut text = format!(
         "{word:6} {} on {}: {} checks, {:.1} s ({:.2} s in the guest)\n",
@@ -62,7 +66,7 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::outcomes;
+    use super::super::testing::{outcomes, skipped};
     use super::*;
 
     #[test]
@@ -73,6 +77,7 @@ mod tests {
         assert!(text.starts_with("FAIL   bad"), "{text}");
         assert!(text.contains("not: it ends\n           a < b\n           & \"c\"\n"), "{text}");
         assert!(!text.contains("it starts"), "{text}");
+        assert_eq!(human(&skipped()), "skip   old on debian:6.1.1: no <such> kernel #1\n");
     }
 
     #[test]

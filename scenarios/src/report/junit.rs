@@ -6,13 +6,24 @@ use crate::outcome::Outcome;
 
 /// All outcomes.
 pub fn junit(outcomes: &[Outcome]) -> String {
-    let tests: usize = outcomes.iter().map(|outcome| outcome.checks.len()).sum();
+    let tests: usize =
+        outcomes.iter().map(|outcome| outcome.checks.len() + usize::from(outcome.skipped.is_some())).sum();
     let failures: usize = outcomes.iter().map(|outcome| outcome.failures().count()).sum();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{tests}\" failures=\"{failures}\">\n"
     );
     for outcome in outcomes {
         let suite = escape(&format!("{} on {}", outcome.scenario, outcome.kernel));
+        if let Some(reason) = &outcome.skipped {
+            let reason = escape(reason);
+            let _ = writeln!(
+                text,
+                "  <testsuite name=\"{suite}\" tests=\"1\" failures=\"0\" skipped=\"1\">\n    \
+                 <testcase classname=\"{suite}\" name=\"begins\"><skipped message=\"{reason}\"/></testcase>\n  \
+                 </testsuite>"
+            );
+            continue;
+        }
         let _ = writeln!(
             text,
             "  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{}\" time=\"{:.3}\">",
@@ -59,7 +70,7 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::outcomes;
+    use super::super::testing::{outcomes, skipped};
     use super::*;
 
     #[test]
@@ -68,5 +79,8 @@ mod tests {
         assert!(text.contains("<testsuites tests=\"3\" failures=\"1\">"), "{text}");
         assert!(text.contains("<failure message=\"a &lt; b&#10;&amp; &quot;c&quot;\"/>"), "{text}");
         assert!(!escape("\u{1b}[0m").contains('\u{1b}'));
+        let text = junit(&[skipped()]);
+        assert!(text.contains("tests=\"1\" failures=\"0\""), "{text}");
+        assert!(text.contains("<skipped message=\"no &lt;such&gt; kernel #1\"/>"), "{text}");
     }
 }

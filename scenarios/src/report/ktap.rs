@@ -9,6 +9,11 @@ use crate::outcome::{Outcome, Verdict};
 pub fn ktap(outcomes: &[Outcome]) -> String {
     let mut text = format!("KTAP version 1\n1..{}\n", outcomes.len());
     for (number, outcome) in outcomes.iter().enumerate() {
+        if let Some(reason) = &outcome.skipped {
+            let (name, kernel) = (one_line(&outcome.scenario), one_line(&outcome.kernel));
+            let _ = writeln!(text, "ok {} - {name} on {kernel} # SKIP {}", number + 1, one_line(reason));
+            continue;
+        }
         let _ = writeln!(text, "    KTAP version 1\n    1..{}", outcome.checks.len());
         for (number, check) in outcome.checks.iter().enumerate() {
             for line in check.failure.iter().flat_map(|failure| failure.lines()) {
@@ -36,7 +41,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::outcomes;
+    use super::super::testing::{outcomes, skipped};
     use super::*;
 
     #[test]
@@ -57,5 +62,7 @@ ok 1 - good on debian:6.12.117
 not ok 2 - bad on debian:6.12.117
 ";
         assert_eq!(ktap(&outcomes()), expected);
+        let expected = "KTAP version 1\n1..1\nok 1 - old on debian:6.1.1 # SKIP no <such> kernel \\#1\n";
+        assert_eq!(ktap(&[skipped()]), expected);
     }
 }

@@ -35,6 +35,16 @@ fn grouped(digits: &str) -> String {
 mod testing {
     use crate::outcome::{Check, Outcome, Verdict};
 
+    /// One scenario that was not begun.
+    pub(super) fn skipped() -> Outcome {
+        let scenario = crate::Scenario::default();
+        Outcome {
+            scenario: "old".into(),
+            kernel: "debian:6.1.1".into(),
+            ..Outcome::skip(&scenario, "no <such> kernel #1")
+        }
+    }
+
     /// One scenario that passes and one that fails with a text that needs escaping.
     pub(super) fn outcomes() -> Vec<Outcome> {
         let outcome = |name: &str, verdict, checks| Outcome {

@@ -10,7 +10,7 @@ mod section;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use nicvisor_core::Rule;
 
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{Outcome, Tally, Verdict};
 
 /// What the page says about the run as a whole.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +36,8 @@ pub fn html(
     outcomes: &[(Outcome, Files)],
     rule: &dyn Fn(&str) -> Option<&'static Rule>,
 ) -> String {
-    let failed = outcomes.iter().filter(|(outcome, _)| outcome.verdict != Verdict::Pass).count();
-    let passed = outcomes.len() - failed;
-    let title = format!("{passed} passed, {failed} failed");
+    let tally = Tally::of(outcomes.iter().map(|(outcome, _)| outcome));
+    let title = tally.to_string();
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -50,7 +49,7 @@ pub fn html(
             }
             body {
                 header {
-                    h1 class=(if failed == 0 { "pass" } else { "fail" }) { (title) }
+                    h1 class=(if tally.failed == 0 { "pass" } else { "fail" }) { (title) }
                     p class="producer" { (page.producer) }
                     dl class="facts" {
                         @for (name, value) in &page.facts { div { dt { (name) } dd { (value) } } }
@@ -102,6 +101,7 @@ fn badge(verdict: Verdict) -> Markup {
         Verdict::Pass => ("pass", "pass"),
         Verdict::Fail => ("fail", "fail"),
         Verdict::Broken => ("broken", "broken"),
+        Verdict::Skip => ("broken", "skip"),
     };
     html! { span class=(format!("badge {class}")) { (word) } }
 }

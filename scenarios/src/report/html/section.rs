@@ -16,6 +16,7 @@ pub(super) fn section(
         section id=(format!("s{index}")) {
             div class="title" { h2 { (outcome.scenario) } (badge(outcome.verdict)) }
             p class="soft" { (outcome.description) }
+            @if let Some(reason) = &outcome.skipped { p { "Not begun: " (reason) } }
             (facts(outcome))
             (links(files))
             (checks(&outcome.checks))

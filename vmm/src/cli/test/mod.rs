@@ -8,7 +8,7 @@ mod pool;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use scenarios::{Outcome, Scenario, Verdict, report};
+use scenarios::{Outcome, Scenario, Tally, report};
 
 use super::args::{Format, TestArguments};
 use super::failure::{FAILED, Failure};
@@ -62,10 +62,9 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
 }
 
 fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) -> Result<u8, Failure> {
-    let passed = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Pass).count();
-    let failed = outcomes.len() - passed;
+    let tally = Tally::of(outcomes);
     say(&match arguments.format {
-        Format::Human => format!("{passed} passed, {failed} failed\n"),
+        Format::Human => format!("{tally}\n"),
         Format::Ktap => report::ktap(outcomes),
         Format::Json => report::json(outcomes),
         Format::Junit => report::junit(outcomes),
@@ -75,7 +74,7 @@ fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) 
         write_whole(&directory.join("results.xml"), report::junit(outcomes).as_bytes())?;
         write_whole(&directory.join("index.html"), page(arguments, directory, outcomes).as_bytes())?;
     }
-    Ok(match (interrupted, failed) {
+    Ok(match (interrupted, tally.failed) {
         (true, _) => 130,
         (false, 0) => 0,
         (false, _) => FAILED,
