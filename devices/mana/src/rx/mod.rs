@@ -174,6 +174,7 @@ impl Receiver {
             let name = queue.name();
             let Some(arrival) = waiting.pop_front() else { return };
             self.memory_used = self.memory_used.saturating_sub(arrival.length());
+            let earlier = context.findings();
             check_entry(context, &name, &wqe);
             let written = write(context, &wqe, &arrival.frame.bytes);
             match written {
@@ -189,6 +190,7 @@ impl Receiver {
                     self.unusable(context, queues, rq, &arrival, &wqe);
                 }
             }
+            context.concern(earlier, arrival.frame.id);
         }
     }
 

@@ -243,6 +243,7 @@ fn what_the_driver_must_not_post_is_found() {
         driver.harness.arrive(0, 500, frame(IpVersion::V4, 100));
         let effects = driver.effects();
         assert_eq!(broken(&effects), [rule]);
+        assert_eq!(effects.findings[0].frame, Some(FrameId(500)));
         assert_eq!(effects.fates[0].1 == Fate::Delivered, delivered);
     }
 }

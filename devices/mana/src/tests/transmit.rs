@@ -1,6 +1,6 @@
 //! Sending.
 
-use nicvisor_core::Device;
+use nicvisor_core::{Device, FrameId};
 use nicvisor_net::check::check_wire;
 use nicvisor_net::parse::{IpVersion, parse};
 use nicvisor_net::testing::{Packet, assert_intact, seed, vxlan};
@@ -188,6 +188,9 @@ fn a_jumbo_header_that_the_driver_left_is_found() {
     let effects = driver.effects();
     assert_eq!(broken(&effects), ["net-ipv6-jumbo-header"]);
     assert!(effects.findings[0].queue.starts_with("sq ") && !effects.findings[0].packet.is_empty());
+    let ids: Vec<FrameId> = (5..).map(FrameId).take(effects.frames.len()).collect();
+    let named = effects.findings[0].frame.and_then(|frame| frame.resolve(&ids));
+    assert_eq!(named, Some(FrameId(5)), "the capture shows the first frame of the packet");
     assert_eq!(driver.completed(0, 0), [OKAY], "hardware repeats whatever it is given");
 
     let ignored_rules = ["net-ipv6-jumbo-header".to_owned()].into();

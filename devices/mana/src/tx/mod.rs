@@ -5,7 +5,7 @@ mod encap;
 mod frames;
 mod packet;
 
-use nicvisor_core::{Context, Rule};
+use nicvisor_core::{Context, FrameId, Rule};
 use nicvisor_net::check::evidence;
 use nicvisor_net::parse::parse;
 use nicvisor_net::stats::HandedStats;
@@ -79,7 +79,16 @@ impl Transmitter {
             let origin = Origin { queue: queue.name(), wqe: &wqe };
             let packet = Packet::new(&wqe);
             let numbers = check::Numbers { send_queue: sq, completion_queue, owner };
-            let outcome = self.send(context, config, vport, &origin, &packet, &numbers);
+            let earlier = context.findings();
+            let outcome = match self.send(context, config, vport, &origin, &packet, &numbers) {
+                Ok(first) => {
+                    if let Some(first) = first {
+                        context.concern(earlier, first);
+                    }
+                    CqeType::TxOkay
+                }
+                Err(error) => error,
+            };
             if outcome == CqeType::TxOkay && packet.oob.suppress_txcqe_gen {
                 self.counters.suppressed += 1;
                 continue;
@@ -93,7 +102,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends one packet, or says why not.
+    /// Sends one packet, or says why not. The first of its frames, if any left.
     fn send(
         &mut self,
         context: &mut Context<'_>,
@@ -102,39 +111,38 @@ impl Transmitter {
         origin: &Origin<'_>,
         packet: &Packet<'_>,
         numbers: &check::Numbers,
-    ) -> CqeType {
+    ) -> Result<Option<FrameId>, CqeType> {
         let result = check::descriptor(context, config, vport, origin, packet, numbers)
             .and_then(|()| packet.gather(context, config, vport, origin));
         let bytes = match result {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.handed.record(packet.length, None, packet.lso.is_some());
-                return error;
+                return Err(error);
             }
         };
         let layers = parse(&bytes);
         let version = layers.ip.as_ref().map(|ip| ip.version);
         self.handed.record(packet.length, version, packet.lso.is_some());
         let handed = check::Handed { packet, bytes: &bytes, layers: &layers };
-        let result = check::packet(context, config, vport, origin, &handed)
-            .and_then(|()| check::enforce(config, vport, &handed));
-        if let Err(error) = result {
-            return error;
-        }
+        check::packet(context, config, vport, origin, &handed)?;
+        check::enforce(config, vport, &handed)?;
         let checksums = packet.oob.comp_tcp_csum || packet.oob.comp_udp_csum;
         self.counters.checksums += u64::from(checksums && packet.lso.is_none());
-        let Some(frames) = frames::of(packet, bytes, &layers) else { return CqeType::TxHdrProcessingError };
+        let frames = frames::of(packet, bytes, &layers).ok_or(CqeType::TxHdrProcessingError)?;
         if !vport.link_up {
             self.counters.link_down += 1;
-            return CqeType::TxOkay;
+            return Ok(None);
         }
+        let mut first = None;
         for frame in frames {
             self.counters.frames += 1;
             self.counters.bytes += frame.len() as u64;
             vport.statistics.sent(&frame);
-            context.transmit(vport.index, frame);
+            let id = context.transmit(vport.index, frame);
+            first.get_or_insert(id);
         }
-        CqeType::TxOkay
+        Ok(first)
     }
 }
 
