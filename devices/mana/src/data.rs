@@ -61,13 +61,22 @@ impl Mana {
 
     /// When the data path next has something to do.
     pub(crate) fn data_deadline(&self) -> Option<Time> {
-        self.state.data.iter().filter_map(|path| path.receiver.next_deadline()).min()
+        let deadlines = |path: &DataPath| {
+            path.receiver.next_deadline().into_iter().chain(path.transmitter.clamp.next_deadline())
+        };
+        self.state.data.iter().flat_map(deadlines).min()
     }
 
-    /// Announces received packets that have waited for others long enough.
+    /// Announces received packets that have waited for others long enough, and sends those that had to wait for the
+    /// limit of the bandwidth.
     pub(crate) fn run_data_deadline(&mut self, context: &mut Context<'_>) {
         let state = &mut self.state;
-        state.data.iter_mut().for_each(|path| path.receiver.deadline(context, &mut state.queues));
+        for (path, vport) in state.data.iter_mut().zip(&mut state.vports) {
+            path.receiver.deadline(context, &mut state.queues);
+            while let Some(queue) = path.transmitter.clamp.turn(context.now) {
+                path.transmitter.process(context, &self.config, &mut state.queues, vport, queue);
+            }
+        }
     }
 
     /// The counters of all vPorts together, by name.

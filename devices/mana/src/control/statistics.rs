@@ -72,6 +72,10 @@ impl Mana {
             _ => return Err(Failure::parameter(format!("bandwidth clamp {enable} at {speed} Mb/s"))),
         };
         self.vport_mut(index)?.bandwidth_clamp = clamp;
+        // What waits is measured by the new limit from now on.
+        if let Some(path) = self.state.data.get_mut(usize::from(index)) {
+            path.transmitter.clamp.lift();
+        }
         Ok(Answer::new(&SetBandwidthClampResponse { qos_unconfigured: 0, reserved: [0; 7] }))
     }
 

@@ -1,6 +1,6 @@
 //! Sending.
 
-use nicvisor_core::{Device, FrameId};
+use nicvisor_core::{Device, Duration, FrameId};
 use nicvisor_net::check::check_wire;
 use nicvisor_net::parse::{IpVersion, parse};
 use nicvisor_net::testing::{Packet, assert_intact, seed, vxlan};
@@ -10,7 +10,9 @@ use super::{SENDER, assert_clean, broken, config, counter, open, open_with};
 use crate::Config;
 use crate::config::Enforcement;
 use crate::testing::{Driver, Offload, Send, Sent, Setup};
+use crate::wire::RequestType;
 use crate::wire::completion::CqeType;
+use crate::wire::mana_requests::SetBandwidthClamp;
 
 const OKAY: Sent = Sent { kind: CqeType::TxOkay as u8 };
 
@@ -197,6 +199,53 @@ fn a_jumbo_header_that_the_driver_left_is_found() {
     let mut driver = open_with(Config { ignored_rules, ..big_tcp() }, Setup::default());
     driver.send(0, 0, &Send::lso(&lso_packet(&packet), packet.header_len(), 1400));
     assert_clean(&driver.effects());
+}
+
+#[test]
+fn a_clamped_vport_sends_as_fast_as_it_may_and_its_queues_take_turns() {
+    let mut driver = open(SENDER);
+    let bytes = Packet::new(IpVersion::V4, 1196).build();
+    driver.harness.device.state.vports[0].bandwidth_clamp = Some(1000);
+    let sent = |driver: &mut Driver| frames(driver).len();
+    for queue in [0, 0, 0, 1, 1] {
+        driver.send(0, queue, &Send::plain(&bytes));
+    }
+    assert_eq!(sent(&mut driver), 1, "the first packet leaves at once");
+    let time = Duration::from_nanos(bytes.len() as u64 * 8);
+    driver.harness.advance(time - Duration::from_nanos(1));
+    assert_eq!(sent(&mut driver), 0);
+    driver.harness.advance(Duration::from_nanos(1));
+    assert_eq!(sent(&mut driver), 1);
+    driver.harness.advance(time);
+    assert_eq!(driver.completed(0, 1).len(), 1, "the second queue is not made to wait for all of the first");
+    driver.harness.pass(2 * time);
+    assert_eq!(sent(&mut driver), 3);
+    assert!(counter(&driver, "tx_clamped") >= 4);
+    assert_eq!(driver.harness.device.next_deadline(), None);
+}
+
+#[test]
+fn a_lifted_clamp_lets_everything_go_that_waits() {
+    let mut driver = open(SENDER);
+    let bytes = Packet::new(IpVersion::V4, 1196).build();
+    let vport = driver.ports[0].handle;
+    let clamp = |driver: &mut Driver, enable: u32, speed: u32| {
+        let request = SetBandwidthClamp {
+            vport: vport.into(),
+            enable_clamping: enable.into(),
+            link_speed_mbps: speed.into(),
+        };
+        assert_eq!(driver.request(RequestType::SetBwClamp, 1, &request).status, 0);
+    };
+    clamp(&mut driver, 1, 1);
+    for _ in 0..5 {
+        driver.send(0, 0, &Send::plain(&bytes));
+    }
+    assert_eq!(frames(&mut driver).len(), 1);
+    clamp(&mut driver, 0, 0);
+    driver.harness.advance(Duration::ZERO);
+    assert_eq!(frames(&mut driver).len(), 4);
+    assert_eq!(driver.completed(0, 0).len(), 5);
 }
 
 proptest! {

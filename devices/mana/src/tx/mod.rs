@@ -1,6 +1,7 @@
 //! Transmitting: from the entries of a send queue to frames on the link and completions.
 
 mod check;
+mod clamp;
 mod encap;
 mod frames;
 mod packet;
@@ -16,6 +17,7 @@ use crate::queue::{Completion, Queues, Wqe};
 use crate::vport::VPort;
 use crate::wire::completion::{CqeType, TxCompletion};
 use crate::wire::wqe::BASIC_UNIT;
+use clamp::Clamp;
 use packet::Packet;
 
 /// The sending half of a vPort.
@@ -25,6 +27,8 @@ pub struct Transmitter {
     pub handed: HandedStats,
     /// What became of them.
     pub counters: Counters,
+    /// Set aside for the limit of the vPort's bandwidth.
+    pub(crate) clamp: Clamp,
 }
 
 /// What became of packets.
@@ -44,6 +48,8 @@ pub struct Counters {
     pub errors: u64,
     /// Packets dropped as the link was down.
     pub link_down: u64,
+    /// Times that a send queue had to wait for the limit of the bandwidth.
+    pub clamped: u64,
 }
 
 /// Where a packet came from, for findings.
@@ -73,7 +79,11 @@ impl Transmitter {
         sq: u32,
     ) {
         // A queue holds a bounded number of entries, and the driver posts none while this runs.
-        while let Some(queue) = queues.works.get_mut(&sq) {
+        while let Some(queue) = queues.works.get_mut(&sq).filter(|queue| queue.has_work()) {
+            if vport.bandwidth_clamp.is_some() && self.clamp.holds(context.now, sq) {
+                self.counters.clamped += 1;
+                return;
+            }
             let Some(wqe) = queue.next(context) else { return };
             let (completion_queue, owner) = (queue.completion_queue(), queue.owner);
             let origin = Origin { queue: queue.name(), wqe: &wqe };
@@ -134,14 +144,18 @@ impl Transmitter {
             self.counters.link_down += 1;
             return Ok(None);
         }
-        let mut first = None;
+        let (mut first, mut bytes) = (None, 0);
         for frame in frames {
             self.counters.frames += 1;
-            self.counters.bytes += frame.len() as u64;
             vport.statistics.sent(&frame);
+            bytes += frame.len() as u64;
             let id = context.transmit(vport.index, frame);
             first.get_or_insert(id);
         }
+        if let Some(limit) = vport.bandwidth_clamp {
+            self.clamp.spend(context.now, bytes, limit);
+        }
+        self.counters.bytes += bytes;
         Ok(first)
     }
 }
@@ -158,7 +172,7 @@ fn completion(packet: &Packet<'_>, outcome: CqeType) -> TxCompletion {
 
 impl Counters {
     /// The counters by name.
-    pub fn list(&self) -> [(&'static str, u64); 7] {
+    pub fn list(&self) -> [(&'static str, u64); 8] {
         [
             ("tx_frames", self.frames),
             ("tx_bytes", self.bytes),
@@ -167,6 +181,7 @@ impl Counters {
             ("tx_suppressed", self.suppressed),
             ("tx_errors", self.errors),
             ("tx_link_down", self.link_down),
+            ("tx_clamped", self.clamped),
         ]
     }
 }
