@@ -1,4 +1,5 @@
-//! Builds our own programs for the image to carry: the guest's init, the load generator and the verified stream.
+//! Builds our own programs for the image to carry: the guest's init, the load generator, the verified
+//! stream, and what sets ports up.
 //!
 //! They are programs of another kind than the rest: static, and small. A cargo of its own builds them with the
 //! workspace's lock file, into this crate's output directory so that it never waits for the lock that the outer
@@ -56,14 +57,15 @@ fn build(output: &Path) -> Result<(), String> {
 }
 
 /// Packages, and the variables that tell where their programs are.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("nicvisor-agent", "NICVISOR_AGENT"),
     ("nicvisor-load", "NICVISOR_LOAD"),
+    ("nicvisor-port", "NICVISOR_PORT"),
     ("nicvisor-stream", "NICVISOR_STREAM"),
 ];
 const PROFILE: &str = "guest-agent";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-const WATCHED: [&str; 10] = [
+const WATCHED: [&str; 12] = [
     "build.rs",
     "agent/src",
     "agent/Cargo.toml",
@@ -71,6 +73,8 @@ const WATCHED: [&str; 10] = [
     "protocol/Cargo.toml",
     "load/src",
     "load/Cargo.toml",
+    "port/src",
+    "port/Cargo.toml",
     "stream/src",
     "stream/Cargo.toml",
     "../Cargo.lock",

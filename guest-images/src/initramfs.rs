@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    AGENT, ImageError, Kernel, LOAD, STREAM, cache,
+    AGENT, ImageError, Kernel, LOAD, PORT, STREAM, cache,
     cpio::Archive,
     kmod_index::Index,
     modules::{self, Module, Modules},
@@ -57,6 +57,7 @@ pub(crate) fn build(
     add_host_tree(&mut archive, tools, "", &|path, error| ImageError::cache(path)(error))?;
     archive.file("init", 0o755, AGENT.to_vec());
     archive.file("usr/bin/nicvisor-load", 0o755, LOAD.to_vec());
+    archive.file("usr/bin/nicvisor-port", 0o755, PORT.to_vec());
     archive.file("usr/bin/nicvisor-stream", 0o755, STREAM.to_vec());
     let modules = select_modules(kernel, options)?;
     add_modules(&mut archive, kernel, &modules)?;

@@ -56,5 +56,8 @@ pub const AGENT: &[u8] = include_bytes!(env!("NICVISOR_AGENT"));
 /// The load generator, which every initramfs has as `nicvisor-load`.
 pub const LOAD: &[u8] = include_bytes!(env!("NICVISOR_LOAD"));
 
+/// What sets ports up as `ip` and `ethtool` cannot, which every initramfs has as `nicvisor-port`.
+pub const PORT: &[u8] = include_bytes!(env!("NICVISOR_PORT"));
+
 /// The verified TCP stream, which every initramfs has as `nicvisor-stream`.
 pub const STREAM: &[u8] = include_bytes!(env!("NICVISOR_STREAM"));

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, LOAD, Package,
+    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, LOAD, PORT, Package,
     ProgressStyle, STREAM,
     apt::{self, Apt, Fetched, Mirror, Suite},
     cache::{self, Cache, Lock, Uses},
@@ -398,6 +398,7 @@ fn initramfs_key(kernel: &Kernel, tools: &Path, options: &InitramfsOptions) -> R
         INITRAMFS_FORMAT.to_string(),
         cache::sha256(AGENT),
         cache::sha256(LOAD),
+        cache::sha256(PORT),
         cache::sha256(STREAM),
         kernel.sha256.clone(),
         kernel.release.clone(),
