@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use nicvisor_core::Time;
-use nicvisor_core::fault::{FaultError, FaultPoints, FaultState};
+use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState};
+use toml::Spanned;
 
 use crate::check::unknown;
 use crate::expression::{Expression, Relation};
-use crate::model::{Measure, Scenario, Step};
+use crate::model::{FaultStep, Measure, Scenario, Step};
 use crate::source::LoadError;
 use crate::tree::Wrong;
 
@@ -75,10 +76,10 @@ impl Vocabulary {
                 self.counter(name, cell.span())?;
             }
         }
-        scenario.steps.iter().try_for_each(|step| self.step(step.get_ref()))
+        scenario.steps.iter().try_for_each(|step| self.step(scenario, step.get_ref()))
     }
 
-    fn step(&self, step: &Step) -> Result<(), Wrong> {
+    fn step(&self, scenario: &Scenario, step: &Step) -> Result<(), Wrong> {
         if let Some(port) = step.link.as_ref().and_then(|link| link.get_ref().port.as_ref()) {
             self.port(port.get_ref(), port.span())?;
         }
@@ -100,7 +101,11 @@ impl Vocabulary {
             let known = self.device(device.get_ref(), device.span())?;
             for one in fault.get_ref().faults() {
                 // A state of its own takes what the device would take.
-                let taken = FaultState::default().inject(Time::ZERO, &known.faults, &one);
+                let mut state = match one {
+                    Fault::Lift(_) => all_faults(scenario, device.get_ref(), &known.faults),
+                    _ => FaultState::default(),
+                };
+                let taken = state.inject(Time::ZERO, &known.faults, &one);
                 taken.map_err(|error| refused(fault.span(), &error))?;
             }
         }
@@ -109,7 +114,7 @@ impl Vocabulary {
             source.counter.iter().try_for_each(|counter| self.counter(counter, measure.span()))?;
             source.port.iter().try_for_each(|port| self.port(port, measure.span()))?;
         }
-        step.parallel.iter().chain(&step.sequence).try_for_each(|step| self.step(step.get_ref()))
+        step.parallel.iter().chain(&step.sequence).try_for_each(|step| self.step(scenario, step.get_ref()))
     }
 
     fn device(&self, name: &str, span: std::ops::Range<usize>) -> Result<&KnownDevice, Wrong> {
@@ -138,6 +143,25 @@ impl Vocabulary {
             false => Err(unknown(span, "counter", pattern, known.iter().map(String::as_str))),
         }
     }
+}
+
+/// A device's faults as if each step of the scenario had put in its own: what a step can lift.
+fn all_faults(scenario: &Scenario, device: &str, points: &FaultPoints) -> FaultState {
+    fn add(state: &mut FaultState, steps: &[Spanned<Step>], device: &str, points: &FaultPoints) {
+        for step in steps.iter().map(Spanned::get_ref) {
+            let fault = step.fault.as_ref().map(Spanned::get_ref);
+            let own = fault.filter(|fault| fault.device.get_ref() == device).map(FaultStep::faults);
+            for fault in own.into_iter().flatten().filter(|fault| !matches!(fault, Fault::Lift(_))) {
+                // What is wrong with it is told at its own step.
+                let _ = state.inject(Time::ZERO, points, &fault);
+            }
+            add(state, &step.parallel, device, points);
+            add(state, &step.sequence, device, points);
+        }
+    }
+    let mut state = FaultState::default();
+    add(&mut state, &scenario.steps, device, points);
+    state
 }
 
 fn refused(span: std::ops::Range<usize>, error: &FaultError) -> Wrong {
