@@ -13,10 +13,15 @@ use crate::model::Scenario;
 pub fn schema() -> Schema {
     let mut schema = SchemaGenerator::default().into_root_schema_for::<Scenario>();
     schema.insert("title".into(), "nicvisor scenario".into());
-    // Includes and variants may bring what is required.
-    schema.remove("required");
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     properties.expect("a scenario has fields").extend(file_properties());
+    // Includes and variants may bring what is required.
+    schema.remove("required");
+    // So may they, and defaults, inside of what they are laid over.
+    for name in ["Namespace", "Device", "Stream"] {
+        let definition = schema.pointer_mut(&format!("/$defs/{name}")).and_then(Value::as_object_mut);
+        definition.expect("namespaces have devices, steps streams").remove("required");
+    }
     AllowParameters.transform(&mut schema);
     schema
 }
