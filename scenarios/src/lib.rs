@@ -4,9 +4,10 @@
 //! answers mistakes with the line and column that they are in. [`runner::run`] carries a scenario out on a
 //! [`Lab`], which is one or two booted guests with their devices seen from outside; this crate knows no CPU and
 //! no device, so a test can hand it a lab made of paper. What comes out is an [`Outcome`]: data that [`report`]
-//! turns into text for people, KTAP, JUnit XML or JSON.
+//! turns into text for people, KTAP, JUnit XML or JSON. [`build`] makes the same scenarios without a file.
 #![forbid(unsafe_code)]
 
+pub mod build;
 mod check;
 mod expression;
 mod json_path;

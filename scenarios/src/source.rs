@@ -11,12 +11,12 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 use thiserror::Error;
 
 /// The texts of a scenario file and all that it includes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     files: Vec<SourceFile>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct SourceFile {
     path: PathBuf,
     text: String,

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::Bound;
 
 /// What must hold at the end of a scenario. That the frame ledger balances is always expected.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// Rules that must be found broken, by id. Any *other* finding of severity error fails the scenario.
@@ -51,7 +51,7 @@ pub struct Expect {
 }
 
 /// A bound on a counter.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CounterExpectation {
     /// The counter, such as `gve0.tx_packets`; `*` stands for any number: `gve*.tx_packets` is the sum.
@@ -93,7 +93,7 @@ impl fmt::Display for Stage {
 }
 
 /// Bounds on the sizes of a port's frames, in bytes with their Ethernet header.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FramesExpectation {
     /// The port, such as `gve0`; `gve*` are all of them together.
@@ -113,7 +113,7 @@ pub struct FramesExpectation {
 }
 
 /// How many frames are above a size.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeCount {
     /// The size in bytes; frames of this size do not count.
@@ -123,7 +123,7 @@ pub struct SizeCount {
 }
 
 /// What a kernel's log must and must not have.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogExpectation {
     /// The guest, where there are two.
@@ -138,7 +138,7 @@ pub struct LogExpectation {
 }
 
 /// How a guest goes down: the kind alone, or a table with the kind and a message.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "EndingSchema")]
 pub struct ExpectedEnding {
     /// How.
@@ -213,7 +213,7 @@ enum EndingSchema {
 }
 
 /// A table to be shown with the results.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// What it shows.

@@ -12,7 +12,7 @@ use crate::units::{Size, Span};
 pub type NicTable = BTreeMap<String, serde_json::Value>;
 
 /// A machine and the kernel under test.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Guest {
     /// The guest's name in steps, where there are two.

@@ -1,6 +1,7 @@
 //! The scenario file, as data. Field docs here are the schema's documentation.
 
 mod expect;
+mod interface;
 mod machine;
 mod network;
 mod step;
@@ -21,6 +22,7 @@ pub use expect::{
     CounterExpectation, Expect, ExpectedEnding, ExpectedEndingKind, FramesExpectation, LogExpectation,
     SizeCount, Stage, Table,
 };
+pub use interface::Settings;
 pub use machine::{Guest, NicTable};
 pub use network::{Device, DeviceKind, LinkChange, LinkSpec, Namespace};
 pub use step::{
@@ -30,7 +32,7 @@ pub use step::{
 pub use value::Bound;
 
 /// One scenario: one case of a file, all parameters filled in.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Where it was read from.

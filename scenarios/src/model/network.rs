@@ -1,13 +1,12 @@
 //! Links, and what is set up on them inside the guests.
 
-use std::collections::BTreeMap;
-
 use nicvisor_core::Duration;
 use nicvisor_net::network::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::interface::interface;
 use crate::units::{BitRate, Share, Size, Span};
 
 /// A link between NICs: a switch, and what its cables do to frames. What is left out is as usual: 2 us, 100
@@ -57,7 +56,7 @@ impl LinkSpec {
 }
 
 /// A change of a link, or of one port's place on it, while the guests run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
     /// The link; or `port`.
@@ -73,78 +72,45 @@ pub struct LinkChange {
     pub set: LinkSpec,
 }
 
-/// A network namespace with a NIC in it, and devices on top of that.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Namespace {
-    /// The guest that it is in, where there are two.
-    #[schemars(with = "Option<String>")]
-    pub guest: Option<Spanned<String>>,
-    /// The interface that is moved into it.
-    #[schemars(with = "String")]
-    pub interface: Option<Spanned<String>>,
-    /// Addresses with prefix length.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub addresses: Vec<Spanned<String>>,
-    /// MTU to set.
-    pub mtu: Option<u32>,
-    /// `gso_max_size` to set: the largest IPv6 packet that the stack makes.
-    pub gso_max_size: Option<u32>,
-    /// `gso_ipv4_max_size` to set, the same for IPv4.
-    pub gso_ipv4_max_size: Option<u32>,
-    /// `gro_max_size` to set: the largest IPv6 packet that received frames are merged into.
-    pub gro_max_size: Option<u32>,
-    /// `gro_ipv4_max_size` to set, the same for IPv4.
-    pub gro_ipv4_max_size: Option<u32>,
-    /// Features to switch with `ethtool -K`, such as `tx-udp_tnl-segmentation = false`.
-    #[serde(default)]
-    pub features: BTreeMap<String, bool>,
-    /// Devices on top of the interface, in order.
-    #[serde(default, rename = "device")]
-    #[schemars(with = "Vec<Device>")]
-    pub devices: Vec<Spanned<Device>>,
+interface! {
+    /// A network namespace with a NIC in it, and devices on top of that.
+    #[derive(Default)]
+    pub struct Namespace {
+        /// The guest that it is in, where there are two.
+        #[schemars(with = "Option<String>")]
+        pub guest: Option<Spanned<String>>,
+        /// The interface that is moved into it.
+        #[schemars(with = "String")]
+        pub interface: Option<Spanned<String>>,
+        /// Devices on top of the interface, in order.
+        #[serde(default, rename = "device")]
+        #[schemars(with = "Vec<Device>")]
+        pub devices: Vec<Spanned<Device>>,
+    }
 }
 
-/// A device on top of a namespace's interface.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Device {
-    /// Its name in the guest.
-    #[schemars(with = "String")]
-    pub name: Spanned<String>,
-    /// What it is.
-    pub kind: DeviceKind,
-    /// VLAN id or tunnel network id.
-    pub id: u32,
-    /// The tunnel's other end.
-    #[schemars(with = "Option<String>")]
-    pub remote: Option<Spanned<String>>,
-    /// The tunnel's own end.
-    #[schemars(with = "Option<String>")]
-    pub local: Option<Spanned<String>>,
-    /// The tunnel's UDP port; the one that IANA assigned if left out.
-    pub port: Option<u16>,
-    /// Words for `ip link add` besides, such as `"udpcsum"`.
-    #[serde(default)]
-    pub options: String,
-    /// Addresses with prefix length.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub addresses: Vec<Spanned<String>>,
-    /// MTU to set.
-    pub mtu: Option<u32>,
-    /// `gso_max_size` to set.
-    pub gso_max_size: Option<u32>,
-    /// `gso_ipv4_max_size` to set.
-    pub gso_ipv4_max_size: Option<u32>,
-    /// `gro_max_size` to set.
-    pub gro_max_size: Option<u32>,
-    /// `gro_ipv4_max_size` to set.
-    pub gro_ipv4_max_size: Option<u32>,
-    /// Features to switch with `ethtool -K`.
-    #[serde(default)]
-    pub features: BTreeMap<String, bool>,
+interface! {
+    /// A device on top of a namespace's interface.
+    pub struct Device {
+        /// Its name in the guest.
+        #[schemars(with = "String")]
+        pub name: Spanned<String>,
+        /// What it is.
+        pub kind: DeviceKind,
+        /// VLAN id or tunnel network id.
+        pub id: u32,
+        /// The tunnel's other end.
+        #[schemars(with = "Option<String>")]
+        pub remote: Option<Spanned<String>>,
+        /// The tunnel's own end.
+        #[schemars(with = "Option<String>")]
+        pub local: Option<Spanned<String>>,
+        /// The tunnel's UDP port; the one that IANA assigned if left out.
+        pub port: Option<u16>,
+        /// Words for `ip link add` besides, such as `"udpcsum"`.
+        #[serde(default)]
+        pub options: String,
+    }
 }
 
 /// Kinds of devices on top of an interface.

@@ -17,7 +17,7 @@ use crate::units::{Size, Span};
 
 /// One step. Exactly one of `run`, `stream`, `parallel`, `sequence`, `wait`, `stop`, `link`, `fault`, `capture` is
 /// given, or `measure` alone.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Name in results; made from the step if left out.
@@ -84,7 +84,7 @@ pub struct Step {
 }
 
 /// A value in JSON output.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JsonExpectation {
     /// Where: a JSON pointer (RFC 6901) such as `/0/tso_max_size`, or a path such as `0.tso_max_size`.
@@ -101,7 +101,7 @@ pub struct JsonExpectation {
 
 /// A TCP stream whose payload is a pseudo-random sequence that both ends know: the receiver compares every
 /// byte and the hash of all.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     /// Namespace of the sender.
@@ -123,8 +123,15 @@ pub struct Stream {
     pub seed: u64,
 }
 
+impl Stream {
+    /// The TCP port where none is named.
+    pub const PORT: u16 = 5001;
+    /// Bytes handed to each `write` where nothing is said.
+    pub const WRITE: u64 = 1 << 20;
+}
+
 /// What is waited for: exactly one thing.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// The end of a background command, or with `output`, whose output.
@@ -148,7 +155,7 @@ pub struct Wait {
 }
 
 /// Something that a driver did, or that happened to a device; `nicvisor faults` lists the names.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventWait {
     /// The device, such as `gve0`.
@@ -177,7 +184,7 @@ impl EventWait {
 
 /// A fault for a device, or an event that it is to make: exactly one of `command`, `completion`, `override`,
 /// `event` and `lift`. `nicvisor faults` lists the names.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultStep {
     /// The device, such as `gve0`.
@@ -215,7 +222,7 @@ impl FaultStep {
 }
 
 /// A number of frames.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameWait {
     /// The port that sends them, such as `gve0`; all ports if left out.
@@ -226,7 +233,7 @@ pub struct FrameWait {
 }
 
 /// A counter's value.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CounterWait {
     /// The counter, such as `gve0.tx_packets`; `*` stands for any number: `gve*.tx_packets` is the sum.
@@ -239,7 +246,7 @@ pub struct CounterWait {
 }
 
 /// A background command to be ended.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The background command.
@@ -418,11 +425,11 @@ impl JsonExpectation {
 }
 
 fn default_port() -> u16 {
-    5001
+    Stream::PORT
 }
 
 fn default_write() -> Size {
-    Size(1 << 20)
+    Size(Stream::WRITE)
 }
 
 fn one() -> u64 {

@@ -10,7 +10,7 @@ use super::Stop;
 use super::world::{STEP_TIMEOUT, World};
 use crate::judge::excerpt;
 use crate::lab::GuestCommand;
-use crate::model::{Device, Namespace};
+use crate::model::{Device, Namespace, Settings};
 use crate::outcome::Check;
 
 /// Sets up all namespaces, one after the other.
@@ -54,25 +54,10 @@ fn set_up(name: &str, namespace: &Namespace) -> String {
         let _ = writeln!(script, "ip -n {name} {line}");
     };
     inside("link set lo up".into());
-    let sizes = [
-        ("mtu", namespace.mtu),
-        ("gso_max_size", namespace.gso_max_size),
-        ("gso_ipv4_max_size", namespace.gso_ipv4_max_size),
-        ("gro_max_size", namespace.gro_max_size),
-        ("gro_ipv4_max_size", namespace.gro_ipv4_max_size),
-    ];
-    configure(&mut inside, interface, sizes, &namespace.addresses);
-    for device in &namespace.devices {
-        let device = device.get_ref();
+    configure(&mut inside, interface, namespace.settings());
+    for device in namespace.devices.iter().map(Spanned::get_ref) {
         inside(add_device(interface, device));
-        let sizes = [
-            ("mtu", device.mtu),
-            ("gso_max_size", device.gso_max_size),
-            ("gso_ipv4_max_size", device.gso_ipv4_max_size),
-            ("gro_max_size", device.gro_max_size),
-            ("gro_ipv4_max_size", device.gro_ipv4_max_size),
-        ];
-        configure(&mut inside, device.name.get_ref(), sizes, &device.addresses);
+        configure(&mut inside, device.name.get_ref(), device.settings());
     }
     features(&mut script, name, interface, &namespace.features);
     for device in namespace.devices.iter().map(Spanned::get_ref) {
@@ -81,18 +66,13 @@ fn set_up(name: &str, namespace: &Namespace) -> String {
     script
 }
 
-fn configure(
-    inside: &mut dyn FnMut(String),
-    interface: &str,
-    sizes: [(&str, Option<u32>); 5],
-    addresses: &[Spanned<String>],
-) {
-    for (option, value) in sizes {
+fn configure(inside: &mut dyn FnMut(String), interface: &str, settings: Settings<'_>) {
+    for (option, value) in settings.sizes {
         if let Some(value) = value {
             inside(format!("link set {interface} {option} {value}"));
         }
     }
-    for address in addresses {
+    for address in settings.addresses {
         let address = address.get_ref();
         // Duplicate address detection would keep an IPv6 address unusable for its first second.
         let nodad = if address.contains(':') { " nodad" } else { "" };
