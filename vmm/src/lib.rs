@@ -1,7 +1,8 @@
 //! nicvisor boots an unmodified Linux kernel on emulated cloud NICs to test the drivers in it.
 //!
 //! This library is the machine: [`boot`] reads kernels, [`acpi`] describes the hardware to them, [`machine`]
-//! holds memory and devices, [`accel`] runs the CPUs.
+//! holds memory and devices, [`accel`] runs the CPUs. [`Trial`] carries scenarios out that a program has put
+//! together; `examples/` shows how.
 
 pub mod accel;
 pub mod acpi;
@@ -11,3 +12,5 @@ pub mod guest;
 pub mod machine;
 pub mod nic;
 pub mod outside;
+
+pub use cli::{Failure, Trial};

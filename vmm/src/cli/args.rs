@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use guest_images::KernelName;
 
 use super::failure::Failure;
@@ -202,6 +202,20 @@ pub(super) struct TestArguments {
     pub(super) schema: bool,
     #[command(flatten)]
     pub(super) guest: GuestArguments,
+}
+
+impl TestArguments {
+    /// What counts where nothing is said.
+    ///
+    /// # Errors
+    /// When an environment variable that stands for an option cannot be understood.
+    pub(super) fn usual() -> Result<TestArguments, Failure> {
+        let command = TestArguments::augment_args(clap::Command::new("test"));
+        command
+            .try_get_matches_from(["test"])
+            .and_then(|matches| TestArguments::from_arg_matches(&matches))
+            .map_err(|error| Failure::Usage(error.to_string(), "look at the environment".into()))
+    }
 }
 
 /// Form of test results.

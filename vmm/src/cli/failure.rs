@@ -96,3 +96,5 @@ pub(super) const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 /// The environment is missing something.
 pub(super) const ENVIRONMENT: u8 = 3;
+/// Ctrl-C, as shells have it.
+pub(super) const INTERRUPTED: u8 = 130;

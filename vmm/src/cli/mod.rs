@@ -13,6 +13,7 @@ mod rules;
 mod run;
 mod terminal;
 mod test;
+mod trial;
 mod values;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use failure::Failure;
+pub use trial::Trial;
 
 use args::{Arguments, Verb};
 

@@ -10,7 +10,7 @@ use guest_images::KernelName;
 use nicvisor_core::Severity;
 
 use super::args::RunArguments;
-use super::failure::{FAILED, Failure};
+use super::failure::{FAILED, Failure, INTERRUPTED};
 use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
 use super::terminal::{Input, RawMode, size};
@@ -85,7 +85,8 @@ pub(super) fn catch_signals() -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // Registered first, so that it sees the flag as the earlier signal left it.
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted));
+        let status = i32::from(INTERRUPTED);
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupted));
         let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
     }
     interrupted

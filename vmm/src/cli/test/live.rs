@@ -13,17 +13,25 @@ use super::super::report::say;
 pub(super) struct Live {
     /// `None` where standard error is no terminal.
     bars: Option<MultiProgress>,
+    /// Whether nothing is shown at all.
+    silent: bool,
 }
 
 /// The progress of one scenario.
 pub(super) struct Line<'a> {
     name: String,
     bar: Option<(ProgressBar, &'a MultiProgress)>,
+    silent: bool,
 }
 
 impl Live {
     pub(super) fn new() -> Live {
-        Live { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
+        Live { bars: std::io::stderr().is_terminal().then(MultiProgress::new), silent: false }
+    }
+
+    /// Shows nothing.
+    pub(super) fn silent() -> Live {
+        Live { bars: None, silent: true }
     }
 
     /// Begins to show a scenario.
@@ -39,12 +47,13 @@ impl Live {
             bar.enable_steady_tick(Duration::from_millis(200));
             (bar, bars)
         });
-        Line { name, bar }
+        Line { name, bar, silent: self.silent }
     }
 
     /// Writes a result to standard output, past the bars.
     pub(super) fn say(&self, text: &str) -> Result<(), Failure> {
         match &self.bars {
+            _ if self.silent => Ok(()),
             Some(bars) => bars.suspend(|| say(text)),
             None => say(text),
         }
@@ -62,7 +71,7 @@ impl Line<'_> {
     pub(super) fn show(&self, what: &str) {
         match &self.bar {
             Some((bar, _)) => bar.set_message(what.to_owned()),
-            None => eprintln!("{}: {what}", self.name),
+            None => self.print(&format!("{}: {what}", self.name)),
         }
     }
 
@@ -81,9 +90,15 @@ impl Line<'_> {
                     // Only what went wrong is worth more than a moment there.
                     Some((_, bars)) if !failures.is_empty() => drop(bars.println(text)),
                     Some(_) => {}
-                    None => eprintln!("{text}"),
+                    None => self.print(&text),
                 }
             }
+        }
+    }
+
+    fn print(&self, text: &str) {
+        if !self.silent {
+            eprintln!("{text}");
         }
     }
 }

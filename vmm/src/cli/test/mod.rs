@@ -6,12 +6,13 @@ mod live;
 mod pool;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use scenarios::{Outcome, Scenario, Tally, report};
 
 use super::args::{Format, TestArguments};
-use super::failure::{FAILED, Failure};
+use super::failure::{FAILED, Failure, INTERRUPTED};
 use super::prepare::open_store;
 use super::report::{check_writable, say, write_whole};
 use super::rules;
@@ -38,47 +39,74 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
+    let interrupted = catch_signals();
+    let (outcomes, result) = carry_out(arguments, &jobs, &interrupted, &Live::new())?;
+    say_all(arguments, &outcomes)?;
+    result?;
+    Ok(match (interrupted.load(Ordering::Relaxed), Tally::of(&outcomes).failed) {
+        (true, _) => INTERRUPTED,
+        (false, 0) => 0,
+        (false, _) => FAILED,
+    })
+}
+
+/// Carries scenarios out that no file says: what [`crate::Trial`] does.
+pub(crate) fn carry_out_silently(
+    arguments: &TestArguments,
+    scenarios: &[Scenario],
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Vec<Outcome>, Failure> {
+    let jobs: Vec<Job<'_>> =
+        scenarios.iter().map(|scenario| Job::new(arguments, scenario)).collect::<Result<_, _>>()?;
+    let (outcomes, result) = carry_out(arguments, &jobs, interrupted, &Live::silent())?;
+    result.map(|()| outcomes)
+}
+
+/// Carries `jobs` out. The inner result says whether all of them were: what there is until then is there, and
+/// written down, even if something stopped the rest.
+fn carry_out(
+    arguments: &TestArguments,
+    jobs: &[Job<'_>],
+    interrupted: &Arc<AtomicBool>,
+    live: &Live,
+) -> Result<(Vec<Outcome>, Result<(), Failure>), Failure> {
     if let Some(directory) = &arguments.report {
         std::fs::create_dir_all(directory)
             .map_err(|source| Failure::Write { path: directory.clone(), source })?;
         check_writable(&directory.join("results.json"))?;
     }
     let store = open_store(&arguments.guest.store)?;
-    let interrupted = catch_signals();
-    let live = Live::new();
     let mut outcomes = Vec::new();
-    let carry_out = |job: &Job<'_>| job.carry_out(&store, &interrupted, &live);
-    let result = pool::run(&jobs, arguments.jobs, &interrupted, carry_out, &mut |outcome: Outcome| {
-        if arguments.format == Format::Human {
-            live.say(&report::human(&outcome))?;
-        }
+    let one = |job: &Job<'_>| job.carry_out(&store, interrupted, live);
+    let result = pool::run(jobs, arguments.jobs, interrupted, one, &mut |outcome: Outcome| {
+        let said = match arguments.format {
+            Format::Human => live.say(&report::human(&outcome)),
+            _ => Ok(()),
+        };
         outcomes.push(outcome);
-        Ok(())
+        said
     });
     live.finish();
-    // What there is until now is written down even if something stopped the rest.
-    let status = conclude(arguments, &outcomes, interrupted.load(Ordering::Relaxed))?;
-    result.map(|()| status)
+    write_down(arguments, &outcomes)?;
+    Ok((outcomes, result))
 }
 
-fn conclude(arguments: &TestArguments, outcomes: &[Outcome], interrupted: bool) -> Result<u8, Failure> {
-    let tally = Tally::of(outcomes);
+fn say_all(arguments: &TestArguments, outcomes: &[Outcome]) -> Result<(), Failure> {
     say(&match arguments.format {
-        Format::Human => format!("{tally}\n"),
+        Format::Human => format!("{}\n", Tally::of(outcomes)),
         Format::Ktap => report::ktap(outcomes),
         Format::Json => report::json(outcomes),
         Format::Junit => report::junit(outcomes),
-    })?;
+    })
+}
+
+fn write_down(arguments: &TestArguments, outcomes: &[Outcome]) -> Result<(), Failure> {
     if let Some(directory) = &arguments.report {
         write_whole(&directory.join("results.json"), report::json(outcomes).as_bytes())?;
         write_whole(&directory.join("results.xml"), report::junit(outcomes).as_bytes())?;
         write_whole(&directory.join("index.html"), page(arguments, directory, outcomes).as_bytes())?;
     }
-    Ok(match (interrupted, tally.failed) {
-        (true, _) => 130,
-        (false, 0) => 0,
-        (false, _) => FAILED,
-    })
+    Ok(())
 }
 
 /// The page about the whole run.
