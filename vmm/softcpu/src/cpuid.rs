@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::*;
+use crate::extensions::Extensions;
 
 /// One leaf. `EAX` and `ECX` select it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,12 +44,22 @@ pub(crate) struct Features {
     pub(crate) rdtscp: bool,
     /// RDPID.
     pub(crate) rdpid: bool,
+    /// Instructions beyond the baseline.
+    pub(crate) extensions: Extensions,
 }
 
 /// Those of a CPU that no engine has run yet: page tables are taken as they are.
 impl Default for Features {
     fn default() -> Self {
-        Features { physical_bits: 52, giant_pages: true, cr4: 0, efer: 0, rdtscp: false, rdpid: false }
+        Features {
+            physical_bits: 52,
+            giant_pages: true,
+            cr4: 0,
+            efer: 0,
+            rdtscp: false,
+            rdpid: false,
+            extensions: Extensions::default(),
+        }
     }
 }
 
@@ -94,6 +105,7 @@ impl CpuidTable {
             efer,
             rdtscp: bit(extended.edx, 27),
             rdpid: bit(structured.ecx, 22),
+            extensions: Extensions::shown(self),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From bytes to an [`Op`].
 
-use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction};
+pub use iced_x86::Instruction;
+use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl};
 
 use crate::op::{Handler, Op};
 use crate::{Cpu, Env, Exception, Stop, fp, integer, system};

@@ -29,6 +29,7 @@ mod cpuid;
 pub mod decode;
 mod descriptors;
 mod engine;
+pub mod extensions;
 mod fault;
 pub mod flags;
 pub mod fp;

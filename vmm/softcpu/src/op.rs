@@ -15,7 +15,8 @@ pub struct Op {
     pub handler: Handler,
     /// The immediate operand, sign-extended as the instruction wants it; for near branches the *displacement*
     /// from the next instruction; for far pointers `selector << 32 | offset`; for `ENTER` the frame size in
-    /// the low 16 bits and the nesting level above; for moffs forms the 64-bit address.
+    /// the low 16 bits and the nesting level above; for moffs forms the 64-bit address; for instructions with
+    /// three registers the number of the third ([`Op::third`]).
     pub immediate: u64,
     /// Displacement of the memory operand.
     pub displacement: i32,
@@ -92,6 +93,9 @@ impl Op {
                     op.immediate = u64::from(instruction.far_branch_selector()) << 32
                         | u64::from(instruction.far_branch32());
                 }
+                OpKind::Register if operand == 2 && !stores_to_rdi(instruction) => {
+                    op.immediate = u64::from(operand_register(instruction, operand));
+                }
                 OpKind::Immediate8_2nd => {
                     op.immediate |= u64::from(instruction.immediate8_2nd()) << 16;
                 }
@@ -106,6 +110,11 @@ impl Op {
             }
         }
         op
+    }
+
+    /// Register number of operand 2, of an instruction that has a register there.
+    pub(crate) fn third(&self) -> u8 {
+        self.immediate as u8
     }
 
     /// Whether the instruction has a memory operand (as opposed to the register form of the same code).

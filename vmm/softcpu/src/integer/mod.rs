@@ -5,6 +5,7 @@
 //!
 //! The CPU is an x86-64-v1 (with CMPXCHG16B and SSE3), so what later extensions encode in formerly ignored
 //! prefixes does what it did before them: `TZCNT` is `BSF`, `LZCNT` is `BSR`, `ENDBR` and `RDSSP` do nothing.
+//! A few later instructions are there for CPUs whose CPUID shows them (`extended`).
 //! Where the manuals leave flags undefined, handlers do what AMD's Zen does if that costs nothing.
 
 mod arithmetic;
@@ -12,6 +13,7 @@ mod bits;
 mod branch;
 mod decimal;
 mod exchange;
+mod extended;
 pub(crate) mod memory;
 mod moves;
 mod multiply;
@@ -38,4 +40,5 @@ pub(crate) fn lookup(instruction: &Instruction) -> Option<Handler> {
         .or_else(|| multiply::lookup(instruction))
         .or_else(|| status::lookup(instruction))
         .or_else(|| decimal::lookup(instruction))
+        .or_else(|| extended::lookup(instruction))
 }

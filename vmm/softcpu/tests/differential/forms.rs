@@ -25,7 +25,8 @@ pub(crate) fn all(select: impl Fn(Code) -> bool) -> Vec<Form> {
         let info = code.op_code();
         let kinds: Vec<Kind> = (0..info.op_count()).map(|operand| info.op_kind(operand)).collect();
         let narrow = kinds.iter().any(|kind| matches!(kind, Kind::br16_1 | Kind::br16_2));
-        if info.encoding() != EncodingKind::Legacy || narrow || is_narrow_branch(code) {
+        let encodable = matches!(info.encoding(), EncodingKind::Legacy | EncodingKind::VEX);
+        if !encodable || narrow || is_narrow_branch(code) {
             continue;
         }
         for bits in [64, 32] {
@@ -223,12 +224,18 @@ impl Form {
             Kind::r16_or_mem | Kind::r16_reg | Kind::r16_rm | Kind::r16_opcode | Kind::r16_reg_mem => {
                 GPR16[number]
             }
-            Kind::r32_or_mem | Kind::r32_reg | Kind::r32_rm | Kind::r32_opcode | Kind::r32_reg_mem => {
-                GPR32[number]
-            }
-            Kind::r64_or_mem | Kind::r64_reg | Kind::r64_rm | Kind::r64_opcode | Kind::r64_reg_mem => {
-                GPR64[number]
-            }
+            Kind::r32_or_mem
+            | Kind::r32_reg
+            | Kind::r32_rm
+            | Kind::r32_opcode
+            | Kind::r32_reg_mem
+            | Kind::r32_vvvv => GPR32[number],
+            Kind::r64_or_mem
+            | Kind::r64_reg
+            | Kind::r64_rm
+            | Kind::r64_opcode
+            | Kind::r64_reg_mem
+            | Kind::r64_vvvv => GPR64[number],
             Kind::xmm_or_mem | Kind::xmm_reg | Kind::xmm_rm => Register::XMM0 + number as u32,
             Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => Register::MM0 + (number as u32 & 7),
             Kind::sti_opcode => Register::ST0 + (number as u32 & 7),

@@ -4,7 +4,7 @@ use nicvisor_memory::GuestRam;
 use softcpu::control::{CR0_NE, CR4_OSFXSR, CR4_OSXMMEXCPT, EFER_NXE};
 use softcpu::fp::Extended;
 use softcpu::segment::*;
-use softcpu::{Bus, Cpu, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
+use softcpu::{Bus, Cpu, CpuidEntry, CpuidTable, Engine, Event, Exit, GeneralProtection, Position};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::state::*;
@@ -36,7 +36,7 @@ impl Machine {
         map(&ram, CODE, CODE_BYTES, USER);
         map(&ram, DATA, DATA_BYTES, USER | WRITABLE);
         map(&ram, READ_ONLY, READ_ONLY_BYTES, USER);
-        Machine { engine: Engine::new(ram.clone(), 1, CpuidTable::default()), ram }
+        Machine { engine: Engine::new(ram.clone(), 1, everything()), ram }
     }
 
     /// Executes `code` from `state` in a code segment of `bits`.
@@ -139,6 +139,12 @@ impl Machine {
         let address = if vector == PAGE_FAULT { cpu.cr2 } else { 0 };
         Outcome { state, trap: Some(Trap { vector, error, address }) }
     }
+}
+
+/// A table that shows every extension.
+fn everything() -> CpuidTable {
+    let leaf = |leaf| CpuidEntry { leaf, ebx: u32::MAX, ecx: u32::MAX, edx: u32::MAX, ..Default::default() };
+    CpuidTable { entries: vec![leaf(1), CpuidEntry { subleaf: Some(0), ..leaf(7) }] }
 }
 
 /// Maps `bytes` bytes at `address` to themselves.

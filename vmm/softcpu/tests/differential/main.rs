@@ -20,6 +20,7 @@
 
 mod compare;
 mod coverage;
+mod extensions;
 mod forms;
 mod fp;
 mod fp_availability;

@@ -47,8 +47,24 @@ impl Guest {
     }
 
     pub(crate) fn with_cpus(cpus: usize) -> Guest {
+        Guest::with(cpus, cpuid())
+    }
+
+    /// One CPU that shows the features of `extra` besides the usual ones.
+    pub(crate) fn with_cpuid(extra: CpuidTable) -> Guest {
+        let mut table = cpuid();
+        for entry in &mut table.entries {
+            let more = extra.find(entry.leaf, 0).copied().unwrap_or_default();
+            entry.ebx |= more.ebx;
+            entry.ecx |= more.ecx;
+            entry.edx |= more.edx;
+        }
+        Guest::with(1, table)
+    }
+
+    fn with(cpus: usize, cpuid: CpuidTable) -> Guest {
         let ram = nicvisor_memory::allocate(RAM_BYTES).unwrap();
-        let mut guest = Guest { engine: Engine::new(ram, cpus, cpuid()), bus: TestBus::default() };
+        let mut guest = Guest { engine: Engine::new(ram, cpus, cpuid), bus: TestBus::default() };
         guest.write_tables();
         for cpu in 0..cpus {
             let gdt = DescriptorTable { base: GDT, limit: 0x7f };

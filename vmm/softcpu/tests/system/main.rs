@@ -5,6 +5,7 @@ mod code;
 mod debug;
 mod events;
 mod exceptions;
+mod extensions;
 mod guest;
 mod legacy;
 mod paging;
