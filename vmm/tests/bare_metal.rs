@@ -99,6 +99,7 @@ fn smp() {
 started 0000000000000003
 counted 0000000000009c40
 time-stamp steps backwards 0000000000000000
+and it runs
 every CPU answered
 ";
     let runs = [run_program("smp", 4), run_program("smp", 4)];

@@ -41,7 +41,10 @@ main:
         say "\ntime-stamp steps backwards "
         mov rax, [backwards]
         call print_hex
-
+        cmp qword ptr [last_stamp], 0
+        je 3f
+        say "\nand it runs"
+3:
         # A fixed interrupt to each of the others, who halt.
         mov ebx, 1
 2:      mov eax, ebx

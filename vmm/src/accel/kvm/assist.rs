@@ -65,12 +65,13 @@ impl Assist {
         self.count(name(engine.ram(), &before));
         // Guest code and page tables may have changed since the last time, and nobody told the engine.
         engine.forget_everything();
-        let mut bus = Machine { client };
+        let mut bus = Machine { client, vcpu, priority: before.system.cr8 as u8 };
         engine.run(client.cpu, &mut bus, 1);
         if engine.cpu(client.cpu).activity == Activity::Shutdown {
             return Ok(Outcome::TripleFault);
         }
-        store(&vcpu.fd(), engine.cpu(client.cpu), before)?;
+        let priority = bus.priority;
+        store(&vcpu.fd(), engine.cpu(client.cpu), priority, before)?;
         Ok(Outcome::Done)
     }
 
@@ -130,11 +131,12 @@ fn name(ram: &GuestRam, before: &Before) -> String {
 }
 
 /// Gives `vcpu` what has changed.
-fn store(vcpu: &VcpuFd, cpu: &Cpu, before: Before) -> Result<(), kvm_ioctls::Error> {
+fn store(vcpu: &VcpuFd, cpu: &Cpu, priority: u8, before: Before) -> Result<(), kvm_ioctls::Error> {
     let Before { general, mut system, mut floating, mut events, msrs, fpu } = before;
     let general_after = state::general_to_kvm(cpu);
     let system_before = system;
     state::system_to_kvm(cpu, &mut system);
+    system.cr8 = priority.into();
     if system != system_before {
         vcpu.set_sregs(&system)?;
     }
@@ -203,6 +205,9 @@ fn own_msr(msrs: &mut Msrs, index: usize) -> Option<&mut u64> {
 /// The machine as the assisted instruction reaches it: by way of the thread that owns it.
 struct Machine<'a> {
     client: &'a Client,
+    vcpu: &'a Vcpu,
+    /// CR8.
+    priority: u8,
 }
 
 impl Machine<'_> {
@@ -242,17 +247,18 @@ impl Bus for Machine<'_> {
         self.write(Access::WriteMsr { index, value }).map(drop).ok_or(GeneralProtection)
     }
 
-    /// KVM's emulator reads the time-stamp counter itself.
+    /// That of the guest's CPU, as user code reads it without help.
     fn time_stamp(&mut self, _at: Position) -> u64 {
-        0
+        msr::read(&self.vcpu.fd(), &[TIME_STAMP]).ok().and_then(|values| values.first().copied()).unwrap_or(0)
     }
 
-    /// It also does CR8.
     fn task_priority(&mut self, _at: Position) -> u8 {
-        0
+        self.priority
     }
 
-    fn set_task_priority(&mut self, _at: Position, _priority: u8) {}
+    fn set_task_priority(&mut self, _at: Position, priority: u8) {
+        self.priority = priority;
+    }
 
     fn attention(&self, _cpu: usize) -> bool {
         false
@@ -271,6 +277,7 @@ fn value(data: &[u8]) -> u64 {
 /// instructions use besides the registers.
 const MSRS: [u32; 9] =
     [0xc000_0081, 0xc000_0082, 0xc000_0083, 0xc000_0084, 0xc000_0102, 0xc000_0103, 0x174, 0x175, 0x176];
+const TIME_STAMP: u32 = 0x10;
 const XSTATE_BV_WORD: usize = 128;
 const LONGEST_INSTRUCTION: usize = 15;
 const UNREADABLE: &str = "unreadable";
