@@ -36,8 +36,8 @@ pub struct Chosen {
     pub warning: Option<String>,
     /// How many times slower than ordinary it runs kernels, which then need more patience with themselves.
     pub slowdown: u32,
-    /// Guests see more of the host's CPU than they are meant to, and have to be told not to use it.
-    pub leaky: bool,
+    /// Features of the host's CPU that guests see but are not meant to use: see [`super::leaks`].
+    pub leaks: Vec<u16>,
 }
 
 impl Choice {
@@ -80,7 +80,7 @@ impl Choice {
             return Err(BackendError(format!("{text} (the software CPU was chosen: {reason})")));
         }
         let accelerator = Box::new(Soft::new(machine, SoftConfig::default()));
-        Ok(Chosen { accelerator, reason, warning: None, slowdown: 1, leaky: false })
+        Ok(Chosen { accelerator, reason, warning: None, slowdown: 1, leaks: Vec::new() })
     }
 
     fn kvm(
@@ -90,9 +90,10 @@ impl Choice {
         probe: &Probe,
         reason: String,
     ) -> Result<Chosen, BackendError> {
-        let config = KvmConfig { model: self.model, slowdown: probe.slowdown() };
+        let (slowdown, visible) = (probe.slowdown(), probe.visible.clone());
+        let config = KvmConfig { model: self.model, slowdown, visible };
         let accelerator = Kvm::new(host, machine, config).map_err(|error| BackendError(error.to_string()))?;
         let accelerator = Box::new(accelerator);
-        Ok(Chosen { accelerator, reason, warning: None, slowdown: config.slowdown, leaky: probe.leaky })
+        Ok(Chosen { accelerator, reason, warning: None, slowdown, leaks: probe.leaks.clone() })
     }
 }

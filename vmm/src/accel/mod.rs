@@ -7,6 +7,7 @@
 mod choice;
 pub mod cpuid;
 pub mod kvm;
+pub mod leaks;
 pub mod soft;
 
 use std::collections::BTreeMap;
@@ -105,6 +106,8 @@ pub struct Statistics {
     pub exits: BTreeMap<String, u64>,
     /// How often the emulation assist executed which instruction.
     pub assists: BTreeMap<String, u64>,
+    /// Those among them that the machine's CPUID table does not show, but the host's CPU does.
+    pub assists_beyond_baseline: BTreeMap<String, u64>,
 }
 
 /// The CPU that guests see.

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) exits: BTreeMap<String, u64>,
     /// Instructions that the software CPU executed because KVM could not, and how often.
     pub(super) assists: BTreeMap<String, u64>,
+    /// Those among them that are not in the baseline, but advertised by a host that cannot hide it.
+    pub(super) assists_beyond_baseline: BTreeMap<String, u64>,
     /// Whether the same command gives the same run.
     pub(super) reproducible: bool,
     pub(super) kernel: Kernel,
@@ -82,6 +84,7 @@ impl Report {
             backend_reason: guest.backend_reason().to_owned(),
             exits: statistics.exits,
             assists: statistics.assists,
+            assists_beyond_baseline: statistics.assists_beyond_baseline,
             reproducible: guest.is_reproducible(),
             kernel: prepared.kernel.clone(),
             initramfs_sha256: prepared.initramfs.sha256.clone(),

@@ -13,7 +13,7 @@ use nicvisor_virtio::{Console as VirtioConsole, VirtioPci};
 use thiserror::Error;
 
 use super::names::NameSource;
-use super::{Console, Guest};
+use super::{Console, Guest, command_line};
 use crate::accel::{BackendError, Choice, Chosen};
 use crate::boot::{ImageError, Kernel};
 use crate::machine::{Machine, MachineConfig, MachineError};
@@ -65,8 +65,8 @@ pub fn boot(plan: Plan) -> Result<Guest, BootError> {
     let agent =
         machine.add_device("agent", Box::new(VirtioPci::new(VirtioConsole::for_agent())), agent_link)?;
     add_nics(&mut machine, &plan.nics, &plan.nics_before)?;
-    let Chosen { mut accelerator, reason, warning, slowdown, leaky } = plan.accel.carry_out(&mut machine)?;
-    let command_line = command_line(plan.verbose, slowdown >= SLOW, leaky, &plan.append);
+    let Chosen { mut accelerator, reason, warning, slowdown, leaks } = plan.accel.carry_out(&mut machine)?;
+    let command_line = command_line::build(plan.verbose, slowdown, &leaks, &plan.append);
     let entry = machine.boot(&kernel, &command_line, Some(&initramfs))?;
     accelerator.start(&entry)?;
     Ok(Guest {
@@ -116,34 +116,6 @@ pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec], before: &[NicSpe
     }
     Ok(())
 }
-
-/// The kernel's command line.
-fn command_line(verbose: bool, slow: bool, leaky: bool, append: &str) -> String {
-    let pieces = [
-        (true, COMMAND_LINE),
-        (!verbose, "quiet"),
-        (slow, SLOW_COMMAND_LINE),
-        (leaky, LEAKY_COMMAND_LINE),
-        (!append.is_empty(), append),
-    ];
-    let pieces: Vec<&str> =
-        pieces.into_iter().filter(|(wanted, _)| *wanted).map(|(_, piece)| piece).collect();
-    pieces.join(" ")
-}
-
-/// A panic restarts the machine at once, which ends the run; a kernel that notices that it makes no progress
-/// panics. Interface names are the kernel's own.
-pub const COMMAND_LINE: &str =
-    "console=ttyS0 panic=-1 softlockup_panic=1 hung_task_panic=1 net.ifnames=0 mitigations=off";
-
-/// A kernel that runs at a fiftieth of its speed takes itself for stuck.
-const SLOW_COMMAND_LINE: &str = "nowatchdog hung_task_panic=0 rcupdate.rcu_cpu_stall_suppress=1";
-/// Where CPUID shows what the baseline does not have and nobody can emulate, the kernel is told not to use it. What
-/// it does not know goes to its first process as an environment variable: the C library looks at CPUID too.
-const LEAKY_COMMAND_LINE: &str = "noxsave clearcpuid=smap,smep,umip,pcid,invpcid,fsgsbase,rdpid,serialize,\
-arch_capabilities,la57 GLIBC_TUNABLES=glibc.cpu.hwcaps=-XSAVE,-XSAVEC,-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,\
--ERMS,-BMI2,-MOVBE";
-const SLOW: u32 = 10;
 
 /// Why a guest could not be started.
 #[derive(Debug, Error)]

@@ -5,6 +5,7 @@
 //! the agent enter the guest between two such moments, so a run depends on nothing but its input.
 
 mod boot;
+mod command_line;
 mod console;
 mod ending;
 mod lab;
@@ -28,7 +29,8 @@ use lockstep::Turn;
 use names::NameSource;
 
 pub(crate) use boot::add_nics;
-pub use boot::{BootError, COMMAND_LINE, Plan, boot};
+pub use boot::{BootError, Plan, boot};
+pub use command_line::COMMAND_LINE;
 pub use console::Console;
 pub use ending::{Ending, Trouble};
 pub use lab::GuestLab;

@@ -12,8 +12,10 @@ use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
 use kvm_ioctls::VcpuFd;
 use nicvisor_memory::GuestRam;
 use softcpu::cpu::{Activity, Msrs};
+use softcpu::decode::Instruction;
+use softcpu::extensions::Extension;
 use softcpu::fp::FpuState;
-use softcpu::{Bus, Cpu, CpuidTable, Engine, Event, GeneralProtection, Position};
+use softcpu::{Bus, Cpu, CpuidEntry, CpuidTable, Engine, Event, GeneralProtection, Position};
 
 use super::requests::{Access, Client};
 use super::vcpu::Vcpu;
@@ -24,7 +26,17 @@ use crate::machine::CpuState;
 #[derive(Debug)]
 pub(super) struct Assist {
     engine: Mutex<Engine>,
-    counts: Mutex<BTreeMap<String, u64>>,
+    /// What the machine shows.
+    baseline: CpuidTable,
+    counts: Mutex<Counts>,
+}
+
+/// How often which instruction was executed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) all: BTreeMap<String, u64>,
+    /// Those that belong to an extension that the machine does not show.
+    pub(super) beyond_baseline: BTreeMap<String, u64>,
 }
 
 /// How an assisted instruction ended.
@@ -47,13 +59,19 @@ struct Before {
 }
 
 impl Assist {
-    /// Stand-ins for `cpus` CPUs that report `cpuid`.
-    pub(super) fn new(ram: &GuestRam, cpus: usize, cpuid: CpuidTable) -> Assist {
-        Assist { engine: Mutex::new(Engine::new(ram.clone(), cpus, cpuid)), counts: Mutex::default() }
+    /// Stand-ins for `cpus` CPUs that report `baseline`, except where `visible` says what guests see instead.
+    pub(super) fn new(ram: &GuestRam, cpus: usize, baseline: CpuidTable, visible: CpuidTable) -> Assist {
+        let mut seen = visible;
+        let told = baseline.entries.iter();
+        let others = told.filter(|entry| seen.find(entry.leaf, entry.subleaf.unwrap_or(0)).is_none());
+        let others: Vec<CpuidEntry> = others.copied().collect();
+        seen.entries.extend(others);
+        let engine = Mutex::new(Engine::new(ram.clone(), cpus, seen));
+        Assist { engine, baseline, counts: Mutex::default() }
     }
 
     /// How often each instruction was executed here.
-    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+    pub(super) fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -62,7 +80,7 @@ impl Assist {
     pub(super) fn step(&self, vcpu: &Vcpu, client: &Client) -> Result<Outcome, kvm_ioctls::Error> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let before = load(&mut engine, &vcpu.fd(), client.cpu)?;
-        self.count(name(engine.ram(), &before));
+        self.count(next_instruction(engine.ram(), &before));
         // Guest code and page tables may have changed since the last time, and nobody told the engine.
         engine.forget_everything();
         let mut bus = Machine { client, vcpu, priority: before.system.cr8 as u8 };
@@ -75,8 +93,17 @@ impl Assist {
         Ok(Outcome::Done)
     }
 
-    fn count(&self, name: String) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
+    fn count(&self, instruction: Option<Instruction>) {
+        let name = instruction.map_or_else(
+            || UNREADABLE.into(),
+            |instruction| format!("{:?}", instruction.mnemonic()).to_lowercase(),
+        );
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let extension = instruction.as_ref().and_then(Extension::of);
+        if extension.is_some_and(|extension| !extension.is_shown(&self.baseline)) {
+            *counts.beyond_baseline.entry(name.clone()).or_default() += 1;
+        }
+        *counts.all.entry(name).or_default() += 1;
     }
 }
 
@@ -105,8 +132,8 @@ fn load(engine: &mut Engine, vcpu: &VcpuFd, index: usize) -> Result<Before, kvm_
     Ok(Before { fpu, ..before })
 }
 
-/// What the instruction is called, for the report.
-fn name(ram: &GuestRam, before: &Before) -> String {
+/// The instruction that is to be executed; `None` when its bytes cannot be read.
+fn next_instruction(ram: &GuestRam, before: &Before) -> Option<Instruction> {
     let (general, system) = (&before.general, &before.system);
     let view = CpuState {
         cr0: system.cr0,
@@ -124,10 +151,8 @@ fn name(ram: &GuestRam, before: &Before) -> String {
     let mut bytes = [0; LONGEST_INSTRUCTION];
     let readable =
         (1..=bytes.len()).rev().find(|&length| view.read(ram, linear, &mut bytes[..length]).is_some());
-    readable.and_then(|length| softcpu::decode::decode(&bytes[..length], general.rip, bits)).map_or_else(
-        || UNREADABLE.into(),
-        |(_, instruction)| format!("{:?}", instruction.mnemonic()).to_lowercase(),
-    )
+    let (_, instruction) = softcpu::decode::decode(&bytes[..readable?], general.rip, bits)?;
+    Some(instruction)
 }
 
 /// Gives `vcpu` what has changed.

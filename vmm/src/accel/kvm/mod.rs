@@ -75,17 +75,20 @@ pub struct Kvm {
 }
 
 /// What is up to the user of KVM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvmConfig {
     /// The CPU that guests see.
     pub model: CpuModel,
     /// How many times slower than ordinary the host runs guests: patience grows with it. See [`probe`].
     pub slowdown: u32,
+    /// What CPUID says to guests where it is not what it was told: guests use it, so the emulation assist executes
+    /// it. See [`probe`].
+    pub visible: CpuidTable,
 }
 
 impl Default for KvmConfig {
     fn default() -> Self {
-        KvmConfig { model: CpuModel::Baseline, slowdown: 1 }
+        KvmConfig { model: CpuModel::Baseline, slowdown: 1, visible: CpuidTable::default() }
     }
 }
 
@@ -104,7 +107,7 @@ impl Kvm {
             .map(|cpu| Ok(Vcpu::new(create_vcpu(host, &vm, config.model, &cpuid, cpu)?)))
             .collect::<Result<Vec<Vcpu>, KvmError>>()?;
         let pages: Vec<_> = vcpus.iter().map(Vcpu::page).collect();
-        let assist = host.has(&XSAVE).then(|| Assist::new(machine.ram(), cpus, cpuid));
+        let assist = host.has(&XSAVE).then(|| Assist::new(machine.ram(), cpus, cpuid, config.visible));
         let call_port = machine.hypervisor().map(|hypervisor| hypervisor.call_port());
         let (sender, requests) = mpsc::channel();
         let mut kvm = Kvm {
@@ -318,8 +321,12 @@ impl Accelerator for Kvm {
     }
 
     fn statistics(&self) -> Statistics {
-        let assists = self.shared.assist.as_ref().map(Assist::counts);
-        Statistics { exits: self.shared.counts.by_name(), assists: assists.unwrap_or_default() }
+        let assists = self.shared.assist.as_ref().map(Assist::counts).unwrap_or_default();
+        Statistics {
+            exits: self.shared.counts.by_name(),
+            assists: assists.all,
+            assists_beyond_baseline: assists.beyond_baseline,
+        }
     }
 }
 

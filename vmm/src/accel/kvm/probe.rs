@@ -4,15 +4,17 @@
 //! and a stock kernel takes half an hour or stops at an instruction. The program here is a guest like any other, on
 //! a machine like any other, and tells each thing that it has managed by a letter on the serial port.
 
+mod program;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use nicvisor_net::network::{Network, SharedMedium};
-use vm_memory::{Bytes, GuestAddress};
+use softcpu::CpuidTable;
 
 use super::{Host, Kvm, KvmConfig};
-use crate::accel::{Accelerator, CpuModel, Patience, RunControl, RunEvent};
+use crate::accel::{Accelerator, CpuModel, Patience, RunControl, RunEvent, leaks};
 use crate::boot::bare_entry;
 use crate::machine::{HostOutput, Machine, MachineConfig};
 
@@ -27,8 +29,10 @@ pub struct Probe {
     pub assists: BTreeMap<String, u64>,
     /// Million instructions of kernel code a second, once known.
     pub speed: Option<f64>,
-    /// Guests see features of the host's CPU that CPUID was told to hide.
-    pub leaky: bool,
+    /// What CPUID says to guests about features, whatever it was told.
+    pub visible: CpuidTable,
+    /// Features of the host's CPU that it was told to hide, by their numbers in Linux: see [`leaks`].
+    pub leaks: Vec<u16>,
 }
 
 /// How well the host's KVM runs kernels.
@@ -55,7 +59,9 @@ impl Probe {
     pub fn quality(&self) -> Quality {
         match self.speed {
             _ if self.failure.is_some() => Quality::Unusable,
-            Some(speed) if speed >= GOOD_SPEED && self.assists.is_empty() && !self.leaky => Quality::Good,
+            Some(speed) if speed >= GOOD_SPEED && self.assists.is_empty() && self.leaks.is_empty() => {
+                Quality::Good
+            }
             _ => Quality::Poor,
         }
     }
@@ -84,7 +90,7 @@ impl Probe {
             let names: Vec<&str> = self.assists.keys().map(String::as_str).collect();
             text.push_str(&format!(", lacks {}", names.join(", ")));
         }
-        if self.leaky {
+        if !self.leaks.is_empty() {
             text.push_str(", shows guests the host's CPU");
         }
         text
@@ -95,12 +101,27 @@ fn try_probe(host: &Host, model: CpuModel) -> Result<Probe, String> {
     let config = MachineConfig { memory: MEMORY, cpus: 1, ..MachineConfig::default() };
     let medium = SharedMedium::new(Network::new());
     let mut machine = Machine::new(config, medium).map_err(|error| error.to_string())?;
-    machine.ram().write_slice(program(), GuestAddress(PROGRAM)).map_err(|error| error.to_string())?;
-    let entry = bare_entry(machine.ram(), PROGRAM).map_err(|error| error.to_string())?;
+    let asked = leaks::leaves();
+    program::write(machine.ram(), &asked).map_err(|error| error.to_string())?;
+    let entry = bare_entry(machine.ram(), program::START).map_err(|error| error.to_string())?;
     let config = KvmConfig { model, ..KvmConfig::default() };
     let mut kvm = Kvm::new(host, &mut machine, config).map_err(|error| error.to_string())?;
     kvm.start(&entry).map_err(|error| error.to_string())?;
-    Ok(watch(&mut kvm, &mut machine))
+    let mut probe = watch(&mut kvm, &mut machine);
+    if probe.managed >= CPUID_ASKED {
+        probe.visible = program::answers(machine.ram(), &asked).map_err(|error| error.to_string())?;
+        probe.leaks.extend(match model {
+            CpuModel::Baseline => leaks::between(&super::super::cpuid::of(&machine), &probe.visible),
+            // Everything is meant to be seen, but this one follows CR4, where it is off.
+            CpuModel::Host => leaks::between(&CpuidTable::default(), &probe.visible)
+                .into_iter()
+                .filter(|feature| *feature == leaks::OSXSAVE)
+                .collect(),
+        });
+        probe.leaks.sort_unstable();
+        probe.leaks.dedup();
+    }
+    Ok(probe)
 }
 
 /// Follows the program to its end.
@@ -138,8 +159,9 @@ fn watch(kvm: &mut Kvm, machine: &mut Machine) -> Probe {
             other => Some(format!("the program ended with {other:?}")),
         };
         let managed = STEPS.iter().take_while(|(letter, _)| letters.contains(letter)).count();
-        let leaky = letters.contains(&LEAKY);
-        return Probe { managed, failure, assists: kvm.statistics().assists, speed, leaky };
+        let leaks = if letters.contains(&LEAKY) { vec![leaks::BMI2] } else { Vec::new() };
+        let assists = kvm.statistics().assists;
+        return Probe { managed, failure, assists, speed, visible: CpuidTable::default(), leaks };
     }
 }
 
@@ -156,7 +178,9 @@ pub const STEPS: [(u8, &str); 9] = [
     (SPEED_ENDS, "a loop"),
 ];
 
-/// Written in between where CPUID says what it was not told to.
+/// So many steps come after the program has asked CPUID.
+const CPUID_ASKED: usize = 7;
+/// Written in between where the BMI2 instruction is advertised but invalid.
 const LEAKY: u8 = b'X';
 const SPEED_BEGINS: u8 = b'S';
 const SPEED_ENDS: u8 = b'E';
@@ -170,175 +194,6 @@ const GOOD_SPEED: f64 = 60.0;
 const ORDINARY_SPEED: f64 = 100.0;
 const SLOWEST: f64 = 1000.0;
 const MEMORY: u64 = 8 << 20;
-const PROGRAM: u64 = 0x10_0000;
-
-/// The program: position-independent 64-bit code.
-fn program() -> &'static [u8] {
-    unsafe extern "C" {
-        static nicvisor_probe_start: u8;
-        static nicvisor_probe_end: u8;
-    }
-    // SAFETY: the two symbols are the ends of the block of constant bytes below.
-    unsafe {
-        let (start, end) = (&raw const nicvisor_probe_start, &raw const nicvisor_probe_end);
-        std::slice::from_raw_parts(start, end.offset_from(start) as usize)
-    }
-}
-
-// Uses the 64 KiB from 0x120000 for its interrupt table and data. RBX counts interrupts.
-std::arch::global_asm!(
-    r#"
-    .pushsection .rodata
-    .globl nicvisor_probe_start
-    .globl nicvisor_probe_end
-nicvisor_probe_start:
-    cld
-    mov rsp, 0x130000
-    mov al, 'A'
-    call 90f
-    // Gates of the page fault, the breakpoint and the interrupt.
-    mov edi, 0x120000 + 14 * 16
-    lea rax, [rip + 70f]
-    call 80f
-    mov edi, 0x120000 + 3 * 16
-    lea rax, [rip + 71f]
-    call 80f
-    mov edi, 0x120000 + 0x40 * 16
-    lea rax, [rip + 72f]
-    call 80f
-    mov edi, 0x120000 + 6 * 16
-    lea rax, [rip + 73f]
-    call 80f
-    mov word ptr [0x121000], 0xfff
-    mov qword ptr [0x121002], 0x120000
-    lidt [0x121000]
-
-    // Beyond the identity map; the handler skips the four bytes of the read.
-    mov rsi, 0x100000000
-    xor ebx, ebx
-    mov rax, [rsi + 0x10]
-    cmp ebx, 1
-    jne 99f
-    mov al, 'P'
-    call 90f
-
-    xor eax, eax
-    xor edx, edx
-    mov [0x121010], rax
-    mov [0x121018], rdx
-    mov ebx, 5
-    mov ecx, 6
-    lock cmpxchg16b [0x121010]
-    jne 99f
-    cmp qword ptr [0x121018], 6
-    jne 99f
-    mov al, 'C'
-    call 90f
-
-    mov rax, cr4
-    or eax, 0x600
-    mov cr4, rax
-    fxsave64 [0x122000]
-    fxrstor64 [0x122000]
-    mov al, 'F'
-    call 90f
-
-    xor ebx, ebx
-    int3
-    cmp ebx, 1
-    jne 99f
-    mov al, 'B'
-    call 90f
-
-    // An IPI to itself.
-    xor ebx, ebx
-    mov esi, 0xfee00000
-    mov dword ptr [rsi + 0xf0], 0x1ff
-    mov dword ptr [rsi + 0x300], 0x40040
-    sti
-    mov ecx, 10000
-20: pause
-    test ebx, ebx
-    jnz 21f
-    loop 20b
-    jmp 99f
-21: cli
-    mov al, 'I'
-    call 90f
-
-    // OSXSAVE follows CR4, where it is off.
-    mov eax, 1
-    cpuid
-    bt ecx, 27
-    jnc 22f
-    mov al, 'X'
-    call 90f
-22: mov eax, 7
-    xor ecx, ecx
-    cpuid
-    bt ebx, 8
-    jnc 30f
-    mov ecx, 4
-    mov eax, 3
-    .byte 0xc4, 0xe2, 0x71, 0xf7, 0xc0 // SHLX EAX, EAX, ECX
-    cmp eax, 48
-    je 30f
-    // Advertised, but an invalid opcode, is a leak too.
-    cmp ebx, 0
-    jne 99f
-    mov al, 'X'
-    call 90f
-30: mov al, 'M'
-    call 90f
-
-    mov al, 'S'
-    call 90f
-    mov ecx, 25000
-40: dec ecx
-    jnz 40b
-    mov al, 'E'
-    call 90f
-    xor eax, eax
-    mov dx, 0xf4
-    out dx, eax
-99: mov eax, 1
-    mov dx, 0xf4
-    out dx, eax
-    hlt
-    jmp 99b
-
-70: inc ebx
-    add rsp, 8
-    add qword ptr [rsp], 4
-    iretq
-71: inc ebx
-    iretq
-72: inc ebx
-    mov dword ptr [rsi + 0xb0], 0
-    iretq
-73: xor ebx, ebx
-    add qword ptr [rsp], 5
-    iretq
-
-    // The gate at RDI leads to RAX.
-80: mov [rdi], ax
-    mov word ptr [rdi + 2], 0x10
-    mov word ptr [rdi + 4], 0x8e00
-    shr rax, 16
-    mov [rdi + 6], ax
-    shr rax, 16
-    mov [rdi + 8], eax
-    mov dword ptr [rdi + 12], 0
-    ret
-
-    // AL to the serial port.
-90: mov dx, 0x3f8
-    out dx, al
-    ret
-nicvisor_probe_end:
-    .popsection
-    "#
-);
 
 #[cfg(test)]
 mod tests {
@@ -350,7 +205,8 @@ mod tests {
             failure: failure.map(str::to_owned),
             assists: assists.iter().map(|name| ((*name).to_owned(), 1)).collect(),
             speed,
-            leaky: false,
+            visible: CpuidTable::default(),
+            leaks: Vec::new(),
         }
     }
 
@@ -361,7 +217,7 @@ mod tests {
         let helped = result(Some(2.0), &["cmpxchg16b", "int3"], None);
         assert_eq!((helped.quality(), helped.slowdown()), (Quality::Poor, 50));
         assert!(helped.describe().contains("2.0 million instructions a second), lacks cmpxchg16b, int3"));
-        let leaky = Probe { leaky: true, ..result(Some(900.0), &[], None) };
+        let leaky = Probe { leaks: vec![leaks::BMI2], ..result(Some(900.0), &[], None) };
         assert_eq!(leaky.quality(), Quality::Poor);
         assert!(leaky.describe().ends_with("shows guests the host's CPU"), "{}", leaky.describe());
         let failed = result(None, &[], Some("out of luck"));
@@ -377,6 +233,9 @@ mod tests {
         let probe = probe(&host, CpuModel::Baseline);
         assert_eq!((probe.failure.as_deref(), probe.managed), (None, STEPS.len()), "{probe:?}");
         assert!(probe.speed.is_some());
+        // Every CPU since 2003 has these.
+        let first = probe.visible.find(1, 0).unwrap();
+        assert_eq!(first.edx >> 25 & 3, 3, "SSE and SSE2: {first:?}");
         assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
 }
