@@ -30,6 +30,18 @@ pub(super) fn answers(
     })
 }
 
+/// The rate that guests are told of a time-stamp counter of `tsc_khz`, on a host that runs them `slowdown` times slower
+/// than ordinary. A kernel that is interpreted does nothing but serve its own clock tick: it comes hundreds of times a
+/// second, whoever needs how long for it. A counter that is said to be faster makes its time pass more slowly, with
+/// everything that the kernel derives from it: the tick, the timer of the local APIC, what programs read.
+pub(super) fn told_rate(tsc_khz: u32, slowdown: u32) -> u32 {
+    if slowdown < SLOW {
+        return tsc_khz;
+    }
+    let told = u64::from(tsc_khz) * u64::from(slowdown);
+    told.min(HIGHEST_RATE.max(tsc_khz).into()) as u32
+}
+
 fn baseline(table: &CpuidTable) -> Vec<kvm_cpuid_entry2> {
     let convert = |entry: &CpuidEntry| kvm_cpuid_entry2 {
         function: entry.leaf,
@@ -110,6 +122,10 @@ fn ratio(tsc_khz: u32) -> (u32, u32) {
     (numerator.0 as u32, denominator.0.max(1) as u32)
 }
 
+/// From this slowdown on, a kernel has no time for anything beside its tick.
+const SLOW: u32 = 10;
+/// In kHz. Linux computes 125 times as much in 32 bits, for the timer that compares with the counter.
+const HIGHEST_RATE: u32 = 34_000_000;
 /// The crystal may be a thousandth faster.
 const MOST_NUMERATOR: u64 = u32::MAX as u64 / (CLOCK_HERTZ as u64 / 1000) * 999 / 1000;
 const TSC_DEADLINE: u32 = 1 << 24;
@@ -130,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_told_rates_are_right_for_a_guest_that_counts_in_kilohertz(tsc_khz in 800_000_u32..6_000_000) {
+        fn the_told_rates_are_right_for_a_guest_that_counts_in_kilohertz(tsc_khz in 800_000_u32..=HIGHEST_RATE) {
             let (numerator, denominator, crystal) = clock(tsc_khz);
             let told = u64::from(crystal / 1000) * u64::from(numerator);
             prop_assert!(told <= u64::from(u32::MAX));
@@ -138,6 +154,15 @@ mod tests {
             prop_assert!(off(told as f64 / f64::from(denominator), f64::from(tsc_khz)) < 2e-6);
             prop_assert!(off(f64::from(crystal), f64::from(CLOCK_HERTZ)) < 1e-3);
         }
+    }
+
+    #[test]
+    fn time_passes_more_slowly_only_where_kernels_have_no_time() {
+        assert_eq!(told_rate(2_300_000, 1), 2_300_000);
+        assert_eq!(told_rate(2_300_000, SLOW - 1), 2_300_000);
+        assert_eq!(told_rate(2_300_000, 12), 27_600_000);
+        assert_eq!(told_rate(2_300_000, 1000), HIGHEST_RATE);
+        assert!(HIGHEST_RATE.checked_mul(125).is_some());
     }
 
     #[test]

@@ -79,7 +79,8 @@ pub struct Kvm {
 pub struct KvmConfig {
     /// The CPU that guests see.
     pub model: CpuModel,
-    /// How many times slower than ordinary the host runs guests: patience grows with it. See [`probe`].
+    /// How many times slower than ordinary the host runs guests: patience grows with it, and from ten times on their
+    /// time passes more slowly too. See [`probe`].
     pub slowdown: u32,
     /// What CPUID says to guests where it is not what it was told: guests use it, so the emulation assist executes
     /// it. See [`probe`].
@@ -104,7 +105,7 @@ impl Kvm {
         let vm = Arc::new(Vm::new(host, machine.ram())?);
         let cpuid = super::cpuid::of(machine);
         let vcpus = (0..cpus)
-            .map(|cpu| Ok(Vcpu::new(create_vcpu(host, &vm, config.model, &cpuid, cpu)?)))
+            .map(|cpu| Ok(Vcpu::new(create_vcpu(host, &vm, &config, &cpuid, cpu)?)))
             .collect::<Result<Vec<Vcpu>, KvmError>>()?;
         let pages: Vec<_> = vcpus.iter().map(Vcpu::page).collect();
         let assist = host.has(&XSAVE).then(|| Assist::new(machine.ram(), cpus, cpuid, config.visible));
@@ -347,7 +348,7 @@ impl Drop for Kvm {
 fn create_vcpu(
     host: &Host,
     vm: &Vm,
-    model: CpuModel,
+    config: &KvmConfig,
     cpuid: &CpuidTable,
     cpu: usize,
 ) -> Result<VcpuFd, KvmError> {
@@ -357,7 +358,8 @@ fn create_vcpu(
             .map_err(KvmError::refused("run the time-stamp counter at 1 GHz"))?;
     }
     let tsc_khz = vcpu.get_tsc_khz().map_err(KvmError::refused("tell the time-stamp counter's rate"))?;
-    let answers = cpuid::answers(host, model, cpuid, cpu, tsc_khz)?;
+    let told_khz = cpuid::told_rate(tsc_khz, config.slowdown);
+    let answers = cpuid::answers(host, config.model, cpuid, cpu, told_khz)?;
     vcpu.set_cpuid2(&answers).map_err(KvmError::refused("take what CPUID is to say"))?;
     msr::initialise(&vcpu).map_err(KvmError::refused("take the registers' first values"))?;
     let offset: u64 = 0;
