@@ -112,7 +112,7 @@ fn a_guest_reaches_the_gateway_of_qemus_network() {
     qemu.kill().unwrap();
     qemu.wait().unwrap();
     assert_eq!(status, Some(0), "{output}");
-    assert!(output.contains("3 packets received"), "{output}");
+    assert!(output.contains("bytes from 10."), "{output}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_host_reaches_a_guest_by_its_tap_interface() {
     }
     let (status, output) = guest.end(Duration::from_secs(120));
     assert_eq!(status, Some(0), "{output}");
-    assert!(output.contains("3 packets received"), "{output}");
+    assert!(output.contains("bytes from 10."), "{output}");
     assert!(reached, "the host did not reach the guest: {output}");
 }
 
