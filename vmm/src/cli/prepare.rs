@@ -46,13 +46,17 @@ pub(super) struct Order<'a> {
     pub(super) interrupted: Arc<AtomicBool>,
 }
 
-/// A guest whose drivers are loaded and whose interfaces have their names, and what it was made from.
+/// A guest, and what it was made from.
 pub(super) struct Prepared {
     pub(super) guest: Guest,
     pub(super) kernel: Kernel,
     pub(super) edited: Vec<EditedModule>,
     pub(super) initramfs: Initramfs,
+    /// How long it took to its agent's first word; nothing until then.
     pub(super) boot_host_time: Duration,
+    modules: Vec<String>,
+    nics: Vec<NicSpec>,
+    begun: Instant,
 }
 
 /// Gives each NIC an address of its own.
@@ -67,7 +71,7 @@ pub(super) fn number_nics(nics: &[NicSpec]) -> Result<Vec<NicSpec>, Failure> {
     Ok(nics)
 }
 
-/// Fetches what is missing, boots, and loads the drivers.
+/// Fetches what is missing, and makes a guest that is about to execute its first instruction.
 pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failure> {
     let mut nics = number_nics(&[&order.nics_before[..], order.nics].concat())?;
     let nics = nics.split_off(order.nics_before.len());
@@ -85,7 +89,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         order.module_files.iter().cloned().chain(edited.iter().map(|module| module.path.clone())).collect();
     let options = InitramfsOptions { modules: modules.clone(), module_files, files };
     let initramfs = store.initramfs(&kernel, &options)?;
-    let started = Instant::now();
+    let begun = Instant::now();
     let mut guest = boot(Plan {
         kernel: kernel.vmlinuz.clone(),
         system_map: kernel.system_map.clone(),
@@ -97,22 +101,29 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         nics_before: order.nics_before,
         medium: order.medium,
         verbose: order.guest.verbose,
-        deadline: order.timeout.map(|timeout| started + timeout),
+        deadline: order.timeout.map(|timeout| begun + timeout),
         interrupted: order.interrupted,
     })?;
     for argument in order.faults {
         guest.inject(&argument.device, &argument.fault)?;
     }
     introduce(guest.backend(), guest.backend_reason(), guest.backend_warning(), order.guest.verbose);
-    guest.wait_until_ready()?;
-    let boot_host_time = started.elapsed();
-    if guest.console().text().contains(UNPACKING_FAILED) {
-        let message = "the guest has too little memory for its file system";
-        return Err(Failure::Usage(message.into(), "give it more with --memory".into()));
+    let boot_host_time = Duration::ZERO;
+    Ok(Prepared { guest, kernel, edited, initramfs, boot_host_time, modules, nics, begun })
+}
+
+impl Prepared {
+    /// Boots the guest, loads the drivers and gives the interfaces their names.
+    pub(super) fn start(&mut self) -> Result<(), Failure> {
+        self.guest.wait_until_ready()?;
+        self.boot_host_time = self.begun.elapsed();
+        if self.guest.console().text().contains(UNPACKING_FAILED) {
+            let message = "the guest has too little memory for its file system";
+            return Err(Failure::Usage(message.into(), "give it more with --memory".into()));
+        }
+        load_drivers(&mut self.guest, &self.modules)?;
+        name_interfaces(&mut self.guest, &self.nics)
     }
-    load_drivers(&mut guest, &modules)?;
-    name_interfaces(&mut guest, &nics)?;
-    Ok(Prepared { guest, kernel, edited, initramfs, boot_host_time })
 }
 
 /// Two ports with one address could not be told apart, neither by us nor by the switch.

@@ -52,29 +52,35 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     };
     let store = open_store(&arguments.guest.store)?;
     let mut prepared = prepare(order, &store)?;
-    let ended = if arguments.command.is_empty() || arguments.interactive {
-        converse(&mut prepared.guest, &arguments.command)
-    } else {
-        carry_out(&mut prepared.guest, &arguments.command)
-    };
+    let ended = prepared.start().map(|()| {
+        if arguments.command.is_empty() || arguments.interactive {
+            converse(&mut prepared.guest, &arguments.command)
+        } else {
+            carry_out(&mut prepared.guest, &arguments.command)
+        }
+    });
     let counters = prepared.guest.counters();
     prepared.guest.close();
     let broken = show_findings(&mut prepared);
     let status = match &ended {
-        Ok(exit) if exit.status() == 0 && broken => FAILED,
-        Ok(exit) => exit.status() as u8,
-        Err(ending) => ending.status(),
+        Ok(Ok(exit)) if exit.status() == 0 && broken => FAILED,
+        Ok(Ok(exit)) => exit.status() as u8,
+        Ok(Err(ending)) => ending.status(),
+        Err(failure) => failure.status(),
     };
     capture.finish(prepared.guest.machine().medium())?;
     if let Some(path) = &arguments.report {
         let how = match &ended {
-            Ok(_) => "the command ended".into(),
-            Err(Ending::Trouble(trouble)) => trouble.what.clone(),
-            Err(other) => other.to_string(),
+            Ok(Ok(_)) => "the command ended".into(),
+            Ok(Err(Ending::Trouble(trouble))) | Err(Failure::Guest(Ending::Trouble(trouble))) => {
+                trouble.what.clone()
+            }
+            Ok(Err(ending)) => ending.to_string(),
+            Err(failure) => failure.to_string(),
         };
         Report::new(&mut prepared, counters, started.elapsed().as_secs_f64(), how, status).write(path)?;
     }
-    match ended {
+    match ended? {
         Ok(_) | Err(Ending::PowerOff) => Ok(status),
         Err(ending) => Err(ending.into()),
     }

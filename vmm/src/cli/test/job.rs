@@ -108,9 +108,20 @@ impl<'a> Job<'a> {
         self.add_links(&medium);
         let mut guests = Vec::new();
         for index in 0..self.guests.len() {
-            match prepare(self.order(index, &medium, interrupted), store) {
-                Ok(prepared) => guests.push(prepared),
+            let mut prepared = match prepare(self.order(index, &medium, interrupted), store) {
+                Ok(prepared) => prepared,
                 Err(failure) => return self.not_booted(index, failure, started),
+            };
+            let ready = prepared.start();
+            guests.push(prepared);
+            if let Err(failure) = ready {
+                let mut outcome = self.not_booted(index, failure, started)?;
+                outcome.guests[index].log = guests[index].guest.console().text();
+                capture.finish(&medium)?;
+                if let Some(files) = files {
+                    files.write(&mut guests, &outcome)?;
+                }
+                return Ok(outcome);
             }
         }
         self.settle_links(&medium);
