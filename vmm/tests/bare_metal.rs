@@ -4,7 +4,8 @@
 mod programs;
 mod support;
 
-use nicvisor::accel::{Patience, RunEvent, Stuck};
+use nicvisor::accel::kvm::{self, Host, Quality};
+use nicvisor::accel::{CpuModel, Patience, RunEvent, Stuck};
 use nicvisor::boot::Symbols;
 use nicvisor::machine::{CpuReport, Machine, MachineConfig};
 use nicvisor::nic::NicSpec;
@@ -27,6 +28,11 @@ fn run_on_each(name: &str, machine: impl Fn() -> Machine, initrd: Option<&[u8]>)
     let program = program(name);
     let run_on = |backend| run(backend, &mut machine(), &program, "some words", initrd, Patience::default());
     backends().into_iter().map(run_on).collect()
+}
+
+fn runs_guests_on_hardware() -> bool {
+    let host = Host::open().expect("a host with KVM");
+    kvm::probe(&host, CpuModel::Baseline).quality() == Quality::Good
 }
 
 fn run_program(name: &str, cpus: usize) -> Vec<Run> {
@@ -91,6 +97,21 @@ deadline
 self IPI, STI shadow, CR8
 ";
     expect(&run_program("interrupts", 1), 0, expected);
+}
+
+#[test]
+fn system_calls() {
+    let expected = "\
+0000000000001234 called, code segment 0000000000000008
+0000000000005678 called, code segment 0000000000000008
+000000000000002b was user mode's
+000000000000002b came by a gate, stack 0000000000000028
+";
+    let mut runs = run_program("system_calls", 1);
+    // A KVM without hardware virtualisation goes to the kernel's entry and leaves the CPU in user mode: docs/accel.md.
+    runs.retain(|run| run.accelerator.name() != "kvm" || runs_guests_on_hardware());
+    assert!(!runs.is_empty());
+    expect(&runs, 0, expected);
 }
 
 #[test]
