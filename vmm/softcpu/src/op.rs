@@ -16,7 +16,7 @@ pub struct Op {
     /// The immediate operand, sign-extended as the instruction wants it; for near branches the *displacement*
     /// from the next instruction; for far pointers `selector << 32 | offset`; for `ENTER` the frame size in
     /// the low 16 bits and the nesting level above; for moffs forms the 64-bit address; for instructions with
-    /// three registers the number of the third ([`Op::third`]).
+    /// three registers the number of the third (`Op::third`).
     pub immediate: u64,
     /// Displacement of the memory operand.
     pub displacement: i32,
