@@ -4,8 +4,7 @@
 mod programs;
 mod support;
 
-use nicvisor::accel::kvm::{self, Host, Quality};
-use nicvisor::accel::{CpuModel, Patience, RunEvent, Stuck};
+use nicvisor::accel::{Patience, RunEvent, Stuck};
 use nicvisor::boot::Symbols;
 use nicvisor::machine::{CpuReport, Machine, MachineConfig};
 use nicvisor::nic::NicSpec;
@@ -28,11 +27,6 @@ fn run_on_each(name: &str, machine: impl Fn() -> Machine, initrd: Option<&[u8]>)
     let program = program(name);
     let run_on = |backend| run(backend, &mut machine(), &program, "some words", initrd, Patience::default());
     backends().into_iter().map(run_on).collect()
-}
-
-fn runs_guests_on_hardware() -> bool {
-    let host = Host::open().expect("a host with KVM");
-    kvm::probe(&host, CpuModel::Baseline).quality() == Quality::Good
 }
 
 fn run_program(name: &str, cpus: usize) -> Vec<Run> {
@@ -104,14 +98,28 @@ fn system_calls() {
     let expected = "\
 0000000000001234 called, code segment 0000000000000008
 0000000000005678 called, code segment 0000000000000008
-000000000000002b was user mode's
-000000000000002b came by a gate, stack 0000000000000028
+0000000000000033 was user mode's
+0000000000000033 came by a gate, stack 0000000000000028
 ";
-    let mut runs = run_program("system_calls", 1);
-    // A KVM without hardware virtualisation goes to the kernel's entry and leaves the CPU in user mode: docs/accel.md.
-    runs.retain(|run| run.accelerator.name() != "kvm" || runs_guests_on_hardware());
-    assert!(!runs.is_empty());
-    expect(&runs, 0, expected);
+    expect(&run_program("system_calls", 1), 0, expected);
+}
+
+#[test]
+fn user_mode() {
+    let expected = "\
+00000000000000f5 at FS
+0000000000000065 at GS
+0000000000000200 interrupt flag
+0000000000000200 before
+0000000000002222 in XMM7
+0000000000000030 on the page fault's stack, error 0000000000000004, address 0000100000000000
+000000000000face in place of what is not mapped
+0000000000000028 on the division's stack, stack segment 000000000000002b
+0000000000000d1f in place of the quotient
+0000000000000d1f before the timer
+0000000000000003 from the timer's handler
+";
+    expect(&run_program("user_mode", 1), 0, expected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which backend runs a guest, and why.
 
-use super::kvm::{Host, Kvm, KvmConfig, Probe, Quality, probe};
+use super::kvm::{Host, Kvm, Probe, Quality, probe};
 use super::soft::{Soft, SoftConfig};
 use super::{Accelerator, BackendError, CpuModel};
 use crate::machine::Machine;
@@ -90,8 +90,8 @@ impl Choice {
         probe: &Probe,
         reason: String,
     ) -> Result<Chosen, BackendError> {
-        let (slowdown, visible) = (probe.slowdown(), probe.visible.clone());
-        let config = KvmConfig { model: self.model, slowdown, visible };
+        let config = probe.config(self.model);
+        let slowdown = config.slowdown;
         let accelerator = Kvm::new(host, machine, config).map_err(|error| BackendError(error.to_string()))?;
         let accelerator = Box::new(accelerator);
         Ok(Chosen { accelerator, reason, warning: None, slowdown, leaks: probe.leaks.clone() })

@@ -1,37 +1,9 @@
 # SYSRET to user mode and SYSCALL back, twice; then INT from user mode, whose stack is the task state's.
 .include "program.inc"
-
-.equ KERNEL_CODE, 0x08
-.equ USER_BASE, 0x1b                    # SYSRET: data at + 8, 64-bit code at + 16
-.equ TASK, 0x30
+.include "user.inc"
 
 main:
         mov [kernel_stack], rsp
-        # User mode may use all of the identity map.
-        or qword ptr [pml4], 4
-        mov ecx, 4
-        mov rdi, offset pdpt
-1:      or qword ptr [rdi], 4
-        add rdi, 8
-        loop 1b
-        mov ecx, 4 * 512
-        mov rdi, offset directories
-1:      or qword ptr [rdi], 4
-        add rdi, 8
-        loop 1b
-        mov rax, cr3
-        mov cr3, rax
-
-        mov rax, offset task_state
-        mov [task_descriptor + 2], ax
-        shr rax, 16
-        mov [task_descriptor + 4], al
-        mov [task_descriptor + 7], ah
-        lgdt [user_gdt_pointer]
-        mov eax, TASK
-        ltr ax
-        mov qword ptr [task_state + 4], offset exception_stack
-
         mov ecx, 14
         mov rax, offset page_fault
         call set_vector
@@ -40,22 +12,7 @@ main:
         call set_vector
         # Privilege 3 may call gate 0x80.
         or byte ptr [idt + 0x80 * 16 + 5], 0x60
-
-        mov ecx, 0xc0000080             # EFER: SCE
-        rdmsr
-        or eax, 1
-        wrmsr
-        mov ecx, 0xc0000081             # STAR
-        xor eax, eax
-        mov edx, USER_BASE << 16 | KERNEL_CODE
-        wrmsr
-        mov ecx, 0xc0000082             # LSTAR
-        mov rax, offset system_call
-        xor edx, edx
-        wrmsr
-        mov ecx, 0xc0000084             # SFMASK: all that kernels clear
-        mov eax, 0x47700
-        wrmsr
+        call prepare_user_mode
 
         mov rcx, offset user
         mov r11d, 2
@@ -117,26 +74,5 @@ page_fault:
         mov eax, 1
         jmp exit
 
-.section .rodata
-.align 8
-user_gdt_pointer: .word 0x3f
-        .quad user_gdt
-
-.data
-.align 8
-user_gdt: .quad 0, 0x00af9b000000ffff, 0x00cf93000000ffff, 0, 0x00cff3000000ffff, 0x00affb000000ffff
-task_descriptor: .word 103, 0
-        .byte 0, 0x89, 0, 0
-        .quad 0
-
 .bss
-.align 16
-task_state: .skip 104
-kernel_stack: .skip 8
-user_stack_pointer: .skip 8
 user_code: .skip 8
-.align 16
-        .skip 4096
-exception_stack:
-        .skip 4096
-user_stack:

@@ -1,12 +1,13 @@
 //! Running a machine to its end.
 #![allow(dead_code, reason = "every test program uses a part of this")]
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use nicvisor::accel::kvm::{Host, Kvm, KvmConfig};
+use nicvisor::accel::kvm::{self, Host, Kvm, KvmConfig};
 use nicvisor::accel::soft::{Soft, SoftConfig};
-use nicvisor::accel::{Accelerator, Patience, RunControl, RunEvent};
+use nicvisor::accel::{Accelerator, CpuModel, Patience, RunControl, RunEvent};
 use nicvisor::boot::Kernel;
 use nicvisor::machine::{HostOutput, Machine};
 use nicvisor_core::Time;
@@ -42,9 +43,18 @@ pub(crate) fn accelerator(backend: Backend, machine: &mut Machine) -> Box<dyn Ac
         Backend::Soft => Box::new(Soft::new(machine, SoftConfig::default())),
         Backend::Kvm => {
             let host = Host::open().expect("a host with KVM");
-            Box::new(Kvm::new(&host, machine, KvmConfig::default()).expect("KVM makes a machine"))
+            let config =
+                KvmConfig { assist_system_calls: assist_system_calls(&host), ..KvmConfig::default() };
+            Box::new(Kvm::new(&host, machine, config).expect("KVM makes a machine"))
         }
     }
+}
+
+/// What the probe says of this host; everything else is as on any.
+fn assist_system_calls(host: &Host) -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER
+        .get_or_init(|| kvm::probe(host, CpuModel::Baseline).config(CpuModel::Baseline).assist_system_calls)
 }
 
 /// Boots `kernel` and runs it until it ends.

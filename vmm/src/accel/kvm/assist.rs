@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use kvm_bindings::{kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xsave};
-use kvm_ioctls::VcpuFd;
 use nicvisor_memory::GuestRam;
 use softcpu::cpu::{Activity, Msrs};
 use softcpu::decode::Instruction;
 use softcpu::extensions::Extension;
 use softcpu::fp::FpuState;
+use softcpu::segment::{CS, SS};
 use softcpu::{Bus, Cpu, CpuidEntry, CpuidTable, Engine, Event, GeneralProtection, Position};
 
 use super::requests::{Access, Client};
+use super::system_calls::{SystemCall, SystemCalls};
 use super::vcpu::Vcpu;
 use super::{msr, state};
-use crate::machine::CpuState;
 
 /// The software CPUs that stand in, and how often they did.
 #[derive(Debug)]
@@ -75,12 +75,20 @@ impl Assist {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Executes the next instruction of `vcpu`, which is CPU `client.cpu`. Its file descriptor is not locked while
-    /// the machine is asked, whose thread may want to look at it.
-    pub(super) fn step(&self, vcpu: &Vcpu, client: &Client) -> Result<Outcome, kvm_ioctls::Error> {
+    /// Executes the next instruction of `vcpu`, which is CPU `client.cpu`, or the system call to which it goes back.
+    /// Its file descriptor is not locked while the machine is asked, whose thread may want to look at it.
+    pub(super) fn step(
+        &self,
+        vcpu: &Vcpu,
+        client: &Client,
+        call: Option<SystemCall>,
+    ) -> Result<Outcome, kvm_ioctls::Error> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = load(&mut engine, &vcpu.fd(), client.cpu)?;
-        self.count(next_instruction(engine.ram(), &before));
+        let before = load(&mut engine, vcpu, client.cpu)?;
+        if let Some(call) = call {
+            go_back(engine.cpu_mut(client.cpu), call);
+        }
+        self.count(next_instruction(engine.ram(), &before.system, engine.cpu(client.cpu)));
         // Guest code and page tables may have changed since the last time, and nobody told the engine.
         engine.forget_everything();
         let mut bus = Machine { client, vcpu, priority: before.system.cr8 as u8 };
@@ -89,7 +97,7 @@ impl Assist {
             return Ok(Outcome::TripleFault);
         }
         let priority = bus.priority;
-        store(&vcpu.fd(), engine.cpu(client.cpu), priority, before)?;
+        store(vcpu, engine.cpu(client.cpu), priority, before)?;
         Ok(Outcome::Done)
     }
 
@@ -108,16 +116,20 @@ impl Assist {
 }
 
 /// Gives the software CPU number `index` the state of `vcpu`.
-fn load(engine: &mut Engine, vcpu: &VcpuFd, index: usize) -> Result<Before, kvm_ioctls::Error> {
-    let before = Before {
-        general: vcpu.get_regs()?,
-        system: vcpu.get_sregs()?,
-        floating: vcpu.get_xsave()?,
-        events: vcpu.get_vcpu_events()?,
-        msrs: msr::read(vcpu, &MSRS)?,
+fn load(engine: &mut Engine, vcpu: &Vcpu, index: usize) -> Result<Before, kvm_ioctls::Error> {
+    let fd = vcpu.fd();
+    let mut before = Before {
+        general: fd.get_regs()?,
+        system: fd.get_sregs()?,
+        floating: fd.get_xsave()?,
+        events: fd.get_vcpu_events()?,
+        msrs: msr::read(&fd, &MSRS)?,
         fpu: FpuState::default(),
     };
-    let debug = vcpu.get_debug_regs()?;
+    if let (Some(calls), Some(entry)) = (vcpu.system_calls(), before.msrs.get_mut(LSTAR_INDEX)) {
+        *entry = calls.entry();
+    }
+    let debug = fd.get_debug_regs()?;
     let cpu = engine.cpu_mut(index);
     state::from_kvm(cpu, &before.general, &before.system, &debug);
     cpu.fpu = FpuState::from_image(&legacy_image(&before.floating));
@@ -132,46 +144,51 @@ fn load(engine: &mut Engine, vcpu: &VcpuFd, index: usize) -> Result<Before, kvm_
     Ok(Before { fpu, ..before })
 }
 
+/// Takes `cpu` back to `call`. The rest of what went before it does not matter to the instruction.
+fn go_back(cpu: &mut Cpu, call: SystemCall) {
+    cpu.set_rip(call.rip);
+    cpu.set_rflags(call.rflags);
+    cpu.registers[usize::from(softcpu::cpu::RSP)] = call.rsp;
+    for (segment, selector) in [(CS, call.cs), (SS, call.ss)] {
+        cpu.segments[segment].selector = selector;
+        cpu.segments[segment].attributes |= USER_PRIVILEGE;
+    }
+}
+
 /// The instruction that is to be executed; `None` when its bytes cannot be read.
-fn next_instruction(ram: &GuestRam, before: &Before) -> Option<Instruction> {
-    let (general, system) = (&before.general, &before.system);
-    let view = CpuState {
-        cr0: system.cr0,
-        cr3: system.cr3,
-        cr4: system.cr4,
-        efer: system.efer,
-        ..CpuState::default()
-    };
+fn next_instruction(ram: &GuestRam, system: &kvm_sregs, cpu: &Cpu) -> Option<Instruction> {
+    let view = state::memory_view(system);
     let bits = match (system.cs.l, system.cs.db) {
         (1, _) => 64,
         (_, 1) => 32,
         _ => 16,
     };
-    let linear = system.cs.base.wrapping_add(general.rip);
+    let linear = system.cs.base.wrapping_add(cpu.rip());
     let mut bytes = [0; LONGEST_INSTRUCTION];
     let readable =
         (1..=bytes.len()).rev().find(|&length| view.read(ram, linear, &mut bytes[..length]).is_some());
-    let (_, instruction) = softcpu::decode::decode(&bytes[..readable?], general.rip, bits)?;
+    let (_, instruction) = softcpu::decode::decode(&bytes[..readable?], cpu.rip(), bits)?;
     Some(instruction)
 }
 
 /// Gives `vcpu` what has changed.
-fn store(vcpu: &VcpuFd, cpu: &Cpu, priority: u8, before: Before) -> Result<(), kvm_ioctls::Error> {
+fn store(vcpu: &Vcpu, cpu: &Cpu, priority: u8, before: Before) -> Result<(), kvm_ioctls::Error> {
+    let fd = vcpu.fd();
     let Before { general, mut system, mut floating, mut events, msrs, fpu } = before;
     let general_after = state::general_to_kvm(cpu);
     let system_before = system;
     state::system_to_kvm(cpu, &mut system);
     system.cr8 = priority.into();
     if system != system_before {
-        vcpu.set_sregs(&system)?;
+        fd.set_sregs(&system)?;
     }
     if general_after != general {
-        vcpu.set_regs(&general_after)?;
+        fd.set_regs(&general_after)?;
     }
     if cpu.fpu != fpu {
         replace_legacy_image(&mut floating, &cpu.fpu.to_image());
         // SAFETY: the structure is whole, 4096 bytes, and no feature with larger state is enabled for guests.
-        unsafe { vcpu.set_xsave(&floating)? };
+        unsafe { fd.set_xsave(&floating)? };
     }
     let mut changed = Vec::new();
     let mut own = cpu.msrs;
@@ -180,8 +197,9 @@ fn store(vcpu: &VcpuFd, cpu: &Cpu, priority: u8, before: Before) -> Result<(), k
             changed.push((*register, *after));
         }
     }
+    keep_entry(&mut changed, vcpu.system_calls());
     if !changed.is_empty() {
-        msr::write(vcpu, &changed)?;
+        msr::write(&fd, &changed)?;
     }
     // KVMs that cannot say which instruction it was have queued an invalid-opcode exception for it.
     let queued = events.exception.injected | events.exception.pending != 0;
@@ -189,9 +207,15 @@ fn store(vcpu: &VcpuFd, cpu: &Cpu, priority: u8, before: Before) -> Result<(), k
         events.exception.injected = 0;
         events.exception.pending = 0;
         events.nmi.masked = cpu.nmi_blocked.into();
-        vcpu.set_vcpu_events(&events)?;
+        fd.set_vcpu_events(&events)?;
     }
     Ok(())
+}
+
+/// Takes LSTAR out of what is written to KVM where it is not KVM's.
+fn keep_entry(changed: &mut Vec<(u32, u64)>, calls: Option<&SystemCalls>) {
+    let Some(calls) = calls else { return };
+    changed.retain(|&(register, value)| register != msr::LSTAR || !calls.set_entry(value));
 }
 
 /// The FXSAVE image at the start of an XSAVE area.
@@ -301,7 +325,10 @@ fn value(data: &[u8]) -> u64 {
 /// STAR, LSTAR, CSTAR, FMASK, KERNEL_GS_BASE, TSC_AUX, SYSENTER_CS, SYSENTER_ESP, SYSENTER_EIP: what
 /// instructions use besides the registers.
 const MSRS: [u32; 9] =
-    [0xc000_0081, 0xc000_0082, 0xc000_0083, 0xc000_0084, 0xc000_0102, 0xc000_0103, 0x174, 0x175, 0x176];
+    [0xc000_0081, msr::LSTAR, 0xc000_0083, 0xc000_0084, 0xc000_0102, 0xc000_0103, 0x174, 0x175, 0x176];
+const LSTAR_INDEX: usize = 1;
+/// Privilege level 3 in a descriptor's attributes.
+const USER_PRIVILEGE: u16 = 3 << 5;
 const TIME_STAMP: u32 = 0x10;
 const XSTATE_BV_WORD: usize = 128;
 const LONGEST_INSTRUCTION: usize = 15;

@@ -24,7 +24,8 @@ impl Counts {
             Exit::Interrupted => 6,
             Exit::Shutdown => 7,
             Exit::Emulation => 8,
-            Exit::Internal { .. } | Exit::FailedEntry { .. } | Exit::Unexpected { .. } => 9,
+            Exit::Breakpoint => 9,
+            Exit::Internal { .. } | Exit::FailedEntry { .. } | Exit::Unexpected { .. } => 10,
         };
         self.kinds[kind].fetch_add(1, Ordering::Relaxed);
     }
@@ -45,7 +46,7 @@ impl Counts {
 }
 
 /// Names as reports have them.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "port_read",
     "port_write",
     "memory_read",
@@ -55,10 +56,11 @@ const KINDS: [&str; 11] = [
     "interrupted",
     "shutdown",
     "emulation",
+    "breakpoint",
     "failure",
     "doorbell",
 ];
-const DOORBELL: usize = 10;
+const DOORBELL: usize = 11;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ mod requests;
 mod run_page;
 mod sink;
 mod state;
+mod system_calls;
 mod vcpu;
 mod vm;
 mod watchdog;
@@ -50,6 +51,7 @@ use counts::Counts;
 use events::Events;
 use requests::{Access, Answer, Client, Ended, Message, Request};
 use sink::KvmInterrupts;
+use system_calls::SystemCalls;
 use vcpu::{Shared, Vcpu};
 use vm::Vm;
 use watchdog::{Sample, Surroundings, Watchdog};
@@ -85,11 +87,18 @@ pub struct KvmConfig {
     /// What CPUID says to guests where it is not what it was told: guests use it, so the emulation assist executes
     /// it. See [`probe`].
     pub visible: CpuidTable,
+    /// KVM does not take SYSCALL and INT from user mode to the kernel, so the emulation assist has to. See [`probe`].
+    pub assist_system_calls: bool,
 }
 
 impl Default for KvmConfig {
     fn default() -> Self {
-        KvmConfig { model: CpuModel::Baseline, slowdown: 1, visible: CpuidTable::default() }
+        KvmConfig {
+            model: CpuModel::Baseline,
+            slowdown: 1,
+            visible: CpuidTable::default(),
+            assist_system_calls: false,
+        }
     }
 }
 
@@ -102,10 +111,15 @@ impl Kvm {
         let cpus = machine.config().cpus;
         host.check_cpus(cpus)?;
         world::install_signal_handler().map_err(KvmError::host("handle a signal"))?;
-        let vm = Arc::new(Vm::new(host, machine.ram())?);
+        let vm = Arc::new(Vm::new(host, machine.ram(), config.assist_system_calls)?);
         let cpuid = super::cpuid::of(machine);
         let vcpus = (0..cpus)
-            .map(|cpu| Ok(Vcpu::new(create_vcpu(host, &vm, &config, &cpuid, cpu)?)))
+            .map(|cpu| {
+                let fd = create_vcpu(host, &vm, &config, &cpuid, cpu)?;
+                let calls = config.assist_system_calls.then(|| SystemCalls::new(&fd, machine.ram()));
+                let calls = calls.transpose().map_err(KvmError::refused("take an entry for system calls"))?;
+                Ok(Vcpu::new(fd, calls))
+            })
             .collect::<Result<Vec<Vcpu>, KvmError>>()?;
         let pages: Vec<_> = vcpus.iter().map(Vcpu::page).collect();
         let assist = host.has(&XSAVE).then(|| Assist::new(machine.ram(), cpus, cpuid, config.visible));

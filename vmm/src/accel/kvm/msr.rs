@@ -6,9 +6,9 @@
 use kvm_bindings::{Msrs, kvm_msr_entry};
 use kvm_ioctls::{MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VcpuFd, VmFd};
 
-/// Leaves KVM only the registers of [`OWN`].
-pub(super) fn filter(vm: &VmFd) -> Result<(), kvm_ioctls::Error> {
-    let bitmaps: Vec<Vec<u8>> = BLOCKS.iter().map(|block| bitmap(*block)).collect();
+/// Leaves KVM only the registers of [`OWN`], and not even [`LSTAR`] when `system_calls` are the assist's.
+pub(super) fn filter(vm: &VmFd, system_calls: bool) -> Result<(), kvm_ioctls::Error> {
+    let bitmaps: Vec<Vec<u8>> = BLOCKS.iter().map(|block| bitmap(*block, system_calls)).collect();
     let ranges: Vec<MsrFilterRange<'_>> = BLOCKS
         .iter()
         .zip(&bitmaps)
@@ -56,9 +56,10 @@ pub(super) fn reads_as_zero(index: u32) -> bool {
     matches!(index, 0x179 | 0x17a | 0xc001_0010 | 0xc001_0015 | 0xc001_0055 | TSC_AUX)
 }
 
-fn bitmap((base, count): (u32, u32)) -> Vec<u8> {
+fn bitmap((base, count): (u32, u32), system_calls: bool) -> Vec<u8> {
     let mut bits = vec![0; count.div_ceil(8) as usize];
-    for index in OWN.iter().cloned().flatten().filter(|index| (base..base + count).contains(index)) {
+    let own = OWN.iter().cloned().flatten().filter(|index| !system_calls || *index != LSTAR);
+    for index in own.filter(|index| (base..base + count).contains(index)) {
         let bit = index - base;
         bits[bit as usize / 8] |= 1 << (bit % 8);
     }
@@ -89,6 +90,8 @@ const OWN: [std::ops::RangeInclusive<u32>; 16] = [
 /// Where they lie: first register and number.
 const BLOCKS: [(u32, u32); 3] = [(0, 0x300), (0x6e0, 8), (0xc000_0080, 0x88)];
 
+/// Where SYSCALL leads from 64-bit code.
+pub(super) const LSTAR: u32 = 0xc000_0082;
 const MISC_ENABLE: u32 = 0x1a0;
 const FAST_STRINGS: u64 = 1;
 const TSC_AUX: u32 = 0xc000_0103;
@@ -99,21 +102,23 @@ const MTRR_ENABLED_WRITE_BACK: u64 = 0xc06;
 mod tests {
     use super::*;
 
+    fn is_allowed(index: u32, system_calls: bool) -> bool {
+        BLOCKS.iter().any(|&(base, count)| {
+            (base..base + count).contains(&index) && {
+                let bit = index - base;
+                bitmap((base, count), system_calls)[bit as usize / 8] >> (bit % 8) & 1 != 0
+            }
+        })
+    }
+
     #[test]
     fn every_own_register_lies_in_a_block_and_is_allowed_there() {
-        let allowed = |index: u32| {
-            BLOCKS.iter().any(|&(base, count)| {
-                (base..base + count).contains(&index) && {
-                    let bit = index - base;
-                    bitmap((base, count))[bit as usize / 8] >> (bit % 8) & 1 != 0
-                }
-            })
-        };
         for index in OWN.iter().cloned().flatten() {
-            assert!(allowed(index), "{index:#x}");
+            assert!(is_allowed(index, false), "{index:#x}");
+            assert_eq!(is_allowed(index, true), index != LSTAR, "{index:#x}");
         }
         for index in [0x17, 0x3a, 0x48, 0x8b, 0xce, 0x140, 0x179, 0xc000_0085, 0x4000_0000, 0x4b56_4d00] {
-            assert!(!allowed(index), "{index:#x}");
+            assert!(!is_allowed(index, false), "{index:#x}");
         }
     }
 }

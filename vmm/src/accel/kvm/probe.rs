@@ -33,6 +33,8 @@ pub struct Probe {
     pub visible: CpuidTable,
     /// Features of the host's CPU that it was told to hide, by their numbers in Linux: see [`leaks`].
     pub leaks: Vec<u16>,
+    /// SYSCALL goes to the kernel but leaves the CPU in user mode.
+    pub system_calls_by_halves: bool,
 }
 
 /// How well the host's KVM runs kernels.
@@ -59,10 +61,22 @@ impl Probe {
     pub fn quality(&self) -> Quality {
         match self.speed {
             _ if self.failure.is_some() => Quality::Unusable,
-            Some(speed) if speed >= GOOD_SPEED && self.assists.is_empty() && self.leaks.is_empty() => {
-                Quality::Good
-            }
+            Some(speed) if speed >= GOOD_SPEED && self.needs_no_help() => Quality::Good,
             _ => Quality::Poor,
+        }
+    }
+
+    fn needs_no_help(&self) -> bool {
+        self.assists.is_empty() && self.leaks.is_empty() && !self.system_calls_by_halves
+    }
+
+    /// How a machine is to be made on this host, whose guests see `model`.
+    pub fn config(&self, model: CpuModel) -> KvmConfig {
+        KvmConfig {
+            model,
+            slowdown: self.slowdown(),
+            visible: self.visible.clone(),
+            assist_system_calls: self.system_calls_by_halves,
         }
     }
 
@@ -89,6 +103,9 @@ impl Probe {
         if !self.assists.is_empty() {
             let names: Vec<&str> = self.assists.keys().map(String::as_str).collect();
             text.push_str(&format!(", lacks {}", names.join(", ")));
+        }
+        if self.system_calls_by_halves {
+            text.push_str(", leaves system calls in user mode");
         }
         if !self.leaks.is_empty() {
             text.push_str(", shows guests the host's CPU");
@@ -161,12 +178,14 @@ fn watch(kvm: &mut Kvm, machine: &mut Machine) -> Probe {
         let managed = STEPS.iter().take_while(|(letter, _)| letters.contains(letter)).count();
         let leaks = if letters.contains(&LEAKY) { vec![leaks::BMI2] } else { Vec::new() };
         let assists = kvm.statistics().assists;
-        return Probe { managed, failure, assists, speed, visible: CpuidTable::default(), leaks };
+        let system_calls_by_halves = letters.contains(&USER_MODE);
+        let visible = CpuidTable::default();
+        return Probe { managed, failure, assists, speed, visible, leaks, system_calls_by_halves };
     }
 }
 
 /// What the program does, in order, and the letter that it writes after each.
-pub const STEPS: [(u8, &str); 9] = [
+pub const STEPS: [(u8, &str); 10] = [
     (b'A', "entering long mode"),
     (b'P', "a page fault"),
     (b'C', "CMPXCHG16B"),
@@ -174,6 +193,7 @@ pub const STEPS: [(u8, &str); 9] = [
     (b'B', "INT3"),
     (b'I', "an interrupt"),
     (b'M', "a BMI2 instruction that CPUID advertises"),
+    (b'U', "a system call from user mode"),
     (SPEED_BEGINS, "writing to the serial port"),
     (SPEED_ENDS, "a loop"),
 ];
@@ -182,6 +202,8 @@ pub const STEPS: [(u8, &str); 9] = [
 const CPUID_ASKED: usize = 7;
 /// Written in between where the BMI2 instruction is advertised but invalid.
 const LEAKY: u8 = b'X';
+/// Written in between where a system call arrives in user mode.
+const USER_MODE: u8 = b'K';
 const SPEED_BEGINS: u8 = b'S';
 const SPEED_ENDS: u8 = b'E';
 /// Two instructions in each round of the loop.
@@ -207,6 +229,7 @@ mod tests {
             speed,
             visible: CpuidTable::default(),
             leaks: Vec::new(),
+            system_calls_by_halves: false,
         }
     }
 
@@ -220,6 +243,10 @@ mod tests {
         let leaky = Probe { leaks: vec![leaks::BMI2], ..result(Some(900.0), &[], None) };
         assert_eq!(leaky.quality(), Quality::Poor);
         assert!(leaky.describe().ends_with("shows guests the host's CPU"), "{}", leaky.describe());
+        let halves = Probe { system_calls_by_halves: true, ..result(Some(900.0), &[], None) };
+        assert_eq!(halves.quality(), Quality::Poor);
+        assert!(halves.describe().ends_with("leaves system calls in user mode"), "{}", halves.describe());
+        assert!(halves.config(CpuModel::Baseline).assist_system_calls);
         let failed = result(None, &[], Some("out of luck"));
         assert_eq!(failed.quality(), Quality::Unusable);
         assert!(failed.describe().contains("fails at CMPXCHG16B: out of luck"), "{}", failed.describe());

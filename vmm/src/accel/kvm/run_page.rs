@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use kvm_bindings::{
-    KVM_EXIT_FAIL_ENTRY, KVM_EXIT_INTERNAL_ERROR, KVM_EXIT_INTR, KVM_EXIT_IO, KVM_EXIT_IO_IN, KVM_EXIT_MMIO,
-    KVM_EXIT_SHUTDOWN, KVM_EXIT_X86_RDMSR, KVM_EXIT_X86_WRMSR, KVM_INTERNAL_ERROR_EMULATION, kvm_run,
+    KVM_EXIT_DEBUG, KVM_EXIT_FAIL_ENTRY, KVM_EXIT_INTERNAL_ERROR, KVM_EXIT_INTR, KVM_EXIT_IO, KVM_EXIT_IO_IN,
+    KVM_EXIT_MMIO, KVM_EXIT_SHUTDOWN, KVM_EXIT_X86_RDMSR, KVM_EXIT_X86_WRMSR, KVM_INTERNAL_ERROR_EMULATION,
+    kvm_run,
 };
 use kvm_ioctls::VcpuFd;
 
@@ -40,6 +41,8 @@ pub(super) enum Exit {
     Shutdown,
     /// KVM has met an instruction that its emulator lacks.
     Emulation,
+    /// A breakpoint of `system_calls`.
+    Breakpoint,
     /// KVM gave up for another reason of its own.
     Internal { suberror: u32 },
     /// The host's CPU refused the guest's state.
@@ -87,6 +90,7 @@ impl RunPage {
                 KVM_EXIT_X86_WRMSR => Exit::MsrWrite { index: detail.msr.index, value: detail.msr.data },
                 KVM_EXIT_INTR => Exit::Interrupted,
                 KVM_EXIT_SHUTDOWN => Exit::Shutdown,
+                KVM_EXIT_DEBUG => Exit::Breakpoint,
                 KVM_EXIT_INTERNAL_ERROR => match detail.internal.suberror {
                     KVM_INTERNAL_ERROR_EMULATION => Exit::Emulation,
                     suberror => Exit::Internal { suberror },

@@ -65,6 +65,11 @@ pub(super) fn report(vcpu: &VcpuFd) -> Result<CpuState, kvm_ioctls::Error> {
     })
 }
 
+/// What it takes to read memory by virtual addresses.
+pub(super) fn memory_view(system: &kvm_sregs) -> CpuState {
+    CpuState { cr0: system.cr0, cr3: system.cr3, cr4: system.cr4, efer: system.efer, ..CpuState::default() }
+}
+
 /// Fills `cpu` with everything but floating point and model-specific registers.
 pub(super) fn from_kvm(cpu: &mut Cpu, general: &kvm_regs, system: &kvm_sregs, debug: &kvm_debugregs) {
     cpu.registers[..16].copy_from_slice(&registers_of(general));

@@ -8,6 +8,7 @@ use super::assist::{Assist, Outcome};
 use super::counts::Counts;
 use super::requests::{Access, Client, Ended, Gone};
 use super::run_page::{Exit, RunPage};
+use super::system_calls::{SystemCall, SystemCalls};
 use super::world::World;
 use super::{msr, state};
 
@@ -28,12 +29,18 @@ pub(super) struct Shared {
 pub(super) struct Vcpu {
     fd: Mutex<VcpuFd>,
     page: RunPage,
+    /// Where KVM leaves system calls to us.
+    system_calls: Option<SystemCalls>,
 }
 
 impl Vcpu {
-    pub(super) fn new(mut fd: VcpuFd) -> Vcpu {
+    pub(super) fn new(mut fd: VcpuFd, system_calls: Option<SystemCalls>) -> Vcpu {
         let page = RunPage::of(&mut fd);
-        Vcpu { fd: Mutex::new(fd), page }
+        Vcpu { fd: Mutex::new(fd), page, system_calls }
+    }
+
+    pub(super) fn system_calls(&self) -> Option<&SystemCalls> {
+        self.system_calls.as_ref()
     }
 
     pub(super) fn page(&self) -> RunPage {
@@ -80,6 +87,12 @@ fn turns(shared: &Shared, client: &Client) -> Result<Option<Ended>, Gone> {
         if let Some(ended) = handle(shared, client, exit)? {
             return Ok(Some(ended));
         }
+        if let Some(calls) = vcpu.system_calls()
+            && let Err(error) = calls.place_breakpoints(&vcpu.fd())
+        {
+            let what = format!("KVM does not take a breakpoint ({error})");
+            return Ok(Some(failed(vcpu, client.cpu, &what)));
+        }
     }
     Ok(None)
 }
@@ -118,16 +131,23 @@ fn handle(shared: &Shared, client: &Client, exit: Exit) -> Result<Option<Ended>,
             page.answer_msr(Some(0));
         }
         Exit::MsrRead { index } => {
-            let answer = client.ask(Access::ReadMsr { index })?;
+            let answer = match vcpu.system_calls() {
+                Some(calls) if index == msr::LSTAR => Some(calls.entry()),
+                _ => client.ask(Access::ReadMsr { index })?,
+            };
             page.answer_msr(answer);
         }
         Exit::MsrWrite { index, value } => {
-            let answer = client.ask(Access::WriteMsr { index, value })?;
+            let answer = match vcpu.system_calls() {
+                Some(calls) if index == msr::LSTAR => calls.set_entry(value).then_some(0),
+                _ => client.ask(Access::WriteMsr { index, value })?,
+            };
             page.answer_msr(answer);
         }
         Exit::Interrupted => {}
         Exit::Shutdown => return Ok(Some(Ended::TripleFault)),
-        Exit::Emulation => return Ok(emulate(shared, client)),
+        Exit::Emulation => return Ok(emulate(shared, client, None)),
+        Exit::Breakpoint => return Ok(at_handler(shared, client)),
         Exit::Internal { suberror } => {
             return Ok(Some(failed(vcpu, client.cpu, &format!("KVM met an internal error ({suberror})"))));
         }
@@ -154,14 +174,33 @@ fn call(vcpu: &Vcpu, client: &Client, port: u16) -> Result<Result<(), kvm_ioctls
     Ok(vcpu.fd().set_regs(&general))
 }
 
-/// Lets the software CPU execute what KVM cannot.
-fn emulate(shared: &Shared, client: &Client) -> Option<Ended> {
+/// A CPU is in front of an exception's handler: goes back to the system call behind it, if it is one. Otherwise the
+/// handler's first instruction is executed like one that KVM cannot emulate, for KVM would come back with it at once.
+fn at_handler(shared: &Shared, client: &Client) -> Option<Ended> {
+    let vcpu = &shared.vcpus[client.cpu];
+    let state = {
+        let fd = vcpu.fd();
+        fd.get_regs().and_then(|general| Ok((general, fd.get_sregs()?)))
+    };
+    let (general, system) = match state {
+        Ok(state) => state,
+        Err(error) => {
+            let what = format!("KVM does not show the registers at a breakpoint ({error})");
+            return Some(failed(vcpu, client.cpu, &what));
+        }
+    };
+    let call = vcpu.system_calls().and_then(|calls| calls.behind_exception(&general, &system));
+    emulate(shared, client, call)
+}
+
+/// Lets the software CPU execute what KVM cannot: the next instruction, or `call`.
+fn emulate(shared: &Shared, client: &Client, call: Option<SystemCall>) -> Option<Ended> {
     let vcpu = &shared.vcpus[client.cpu];
     let Some(assist) = &shared.assist else {
         let what = "KVM cannot emulate an instruction, and without KVM_CAP_XSAVE nobody can help it";
         return Some(failed(vcpu, client.cpu, what));
     };
-    match shared.world.alone(client.cpu, || assist.step(vcpu, client))? {
+    match shared.world.alone(client.cpu, || assist.step(vcpu, client, call))? {
         Ok(Outcome::Done) => None,
         Ok(Outcome::TripleFault) => Some(Ended::TripleFault),
         Err(error) => Some(failed(

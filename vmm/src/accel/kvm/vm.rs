@@ -24,7 +24,8 @@ pub(super) struct Vm {
 
 impl Vm {
     /// A machine over `ram`, with KVM's own interrupt controllers.
-    pub(super) fn new(host: &Host, ram: &GuestRam) -> Result<Vm, KvmError> {
+    /// Its system calls are the assist's, if `system_calls` says so.
+    pub(super) fn new(host: &Host, ram: &GuestRam, system_calls: bool) -> Result<Vm, KvmError> {
         let fd = host.device.create_vm().map_err(KvmError::refused("create a virtual machine"))?;
         let vm = Vm { fd, ram: ram.clone() };
         vm.fd
@@ -34,7 +35,7 @@ impl Vm {
         vm.fd.create_irq_chip().map_err(KvmError::refused("create interrupt controllers"))?;
         vm.route_lines()?;
         vm.add_memory()?;
-        vm.claim_msrs()?;
+        vm.claim_msrs(system_calls)?;
         if host.has(&EMULATION_FAILURE) {
             vm.enable(KVM_CAP_EXIT_ON_EMULATION_FAILURE, 1)
                 .map_err(KvmError::refused("say which instruction it cannot emulate"))?;
@@ -105,10 +106,10 @@ impl Vm {
     }
 
     /// Registers that are not the CPU's own come to us, and so do those that KVM does not know.
-    fn claim_msrs(&self) -> Result<(), KvmError> {
+    fn claim_msrs(&self, system_calls: bool) -> Result<(), KvmError> {
         let reasons = KVM_MSR_EXIT_REASON_INVAL | KVM_MSR_EXIT_REASON_UNKNOWN | KVM_MSR_EXIT_REASON_FILTER;
         self.enable(KVM_CAP_X86_USER_SPACE_MSR, reasons.into())
-            .and_then(|()| msr::filter(&self.fd))
+            .and_then(|()| msr::filter(&self.fd, system_calls))
             .map_err(KvmError::refused("hand over model-specific registers"))
     }
 }

@@ -157,6 +157,65 @@ nicvisor_probe_start:
 30: mov al, 'M'
     call 90f
 
+    // To user mode and back by a system call; whatever mode that arrives in, UD2 comes back to the kernel.
+    mov edi, 0x120000 + 6 * 16
+    lea rax, [rip + 74f]
+    call 80f
+    // User mode may use the first 2 MiB.
+    mov rax, cr3
+    mov ecx, 3
+31: and rax, -4096
+    or byte ptr [rax], 4
+    mov rax, [rax]
+    loop 31b
+    mov rax, cr3
+    mov cr3, rax
+    // Descriptors: kernel code and data, a gap, user data and code, the task state.
+    mov rax, 0x00af9b000000ffff
+    mov [0x121110], rax
+    mov rax, 0x00cf93000000ffff
+    mov [0x121118], rax
+    mov rax, 0x00cff3000000ffff
+    mov [0x121128], rax
+    mov rax, 0x00affb000000ffff
+    mov [0x121130], rax
+    mov rax, 0x0000891212000067
+    mov [0x121138], rax
+    mov qword ptr [0x121204], 0x12f000
+    mov word ptr [0x121300], 0x47
+    mov qword ptr [0x121302], 0x121100
+    lgdt [0x121300]
+    mov eax, 0x38
+    ltr ax
+    mov ecx, 0xc0000080                 // EFER: SCE
+    rdmsr
+    or eax, 1
+    wrmsr
+    inc ecx                             // STAR
+    xor eax, eax
+    mov edx, 0x00230010
+    wrmsr
+    inc ecx                             // LSTAR
+    lea rax, [rip + 76f]
+    xor edx, edx
+    wrmsr
+    mov ecx, 0xc0000084                 // SFMASK
+    mov eax, 0x47700
+    wrmsr
+    lea rcx, [rip + 75f]
+    mov r11d, 2
+    .byte 0x48, 0x0f, 0x07              // SYSRETQ
+75: syscall
+76: mov ecx, cs
+    ud2
+74: mov esp, 0x130000
+    test cl, 3
+    jz 32f
+    mov al, 'K'
+    call 90f
+32: mov al, 'U'
+    call 90f
+
     mov al, 'S'
     call 90f
     mov ecx, 25000
