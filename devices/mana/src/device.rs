@@ -155,10 +155,17 @@ impl Mana {
         }
     }
 
-    /// Whether a frame is for vPort number `port`, as far as the address says.
+    /// Whether a frame is for vPort number `port`, as far as the address says. Those of a physical function get what
+    /// the driver's filters lead to them.
     fn is_for(&self, port: u16, frame: &[u8]) -> bool {
         let Some(vport) = self.state.vports.get(usize::from(port)) else { return false };
-        frame.get(..6).is_none_or(|address| address[0] & 1 != 0 || address == vport.mac)
+        let Some(address) = frame.first_chunk::<6>().filter(|address| address[0] & 1 == 0) else {
+            return true;
+        };
+        match self.needs_hardware_ports() {
+            true => self.state.objects.has_filter(port, address),
+            false => *address == vport.mac,
+        }
     }
 }
 

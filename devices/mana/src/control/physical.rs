@@ -65,7 +65,7 @@ impl Mana {
     }
 
     /// Whether the driver must register hardware vPorts before it uses them.
-    pub(super) fn needs_hardware_ports(&self) -> bool {
+    pub(crate) fn needs_hardware_ports(&self) -> bool {
         self.config.function.is_physical() && !self.config.capabilities.host_mode
     }
 

@@ -42,7 +42,7 @@ impl Mana {
 
     /// `MANA_QUERY_LINK_CONFIG`.
     pub(super) fn query_link_config(&mut self, request: &Request) -> Result<Answer, Failure> {
-        let index = self.vport_of(request.read::<Handle>()?.handle.get())?;
+        let index = self.link_of(request.read::<Handle>()?.handle.get())?;
         if !self.config.capabilities.link_config {
             return Err(Failure::refusal(Status::Unsupported));
         }
@@ -61,7 +61,7 @@ impl Mana {
     /// `MANA_SET_BW_CLAMP`.
     pub(super) fn set_bandwidth_clamp(&mut self, request: &Request) -> Result<Answer, Failure> {
         let asked: SetBandwidthClamp = request.read()?;
-        let index = self.vport_of(asked.vport.get())?;
+        let index = self.link_of(asked.vport.get())?;
         if !self.config.capabilities.link_config {
             return Err(Failure::refusal(Status::Unsupported));
         }

@@ -85,6 +85,13 @@ impl Mana {
         vport.map(|vport| vport.index).ok_or_else(|| Failure::unknown(format!("vPort {handle:#x}")))
     }
 
+    /// The same, where a vPort is also known by the handle that the driver found it under: the link is there before
+    /// the driver of a physical function has registered anything.
+    pub(super) fn link_of(&self, handle: u64) -> Result<u16, Failure> {
+        let found = self.state.vports.iter().find(|vport| vport.handle() == handle);
+        found.map_or_else(|| self.vport_of(handle), |vport| Ok(vport.index))
+    }
+
     /// The vPort of this number.
     pub(super) fn vport_mut(&mut self, index: u16) -> Result<&mut VPort, Failure> {
         let vport = self.state.vports.get_mut(usize::from(index));

@@ -101,6 +101,11 @@ impl Objects {
         self.work_queues.values().filter(move |object| object.vport == vport)
     }
 
+    /// Whether a filter leads frames for `mac` to vPort number `vport`.
+    pub(crate) fn has_filter(&self, vport: u16, mac: &[u8; 6]) -> bool {
+        self.filters.values().any(|filter| filter.vport == vport && filter.mac == *mac)
+    }
+
     /// What exists, in words; empty if there is nothing. `event_queues` is the number of event queues.
     pub(crate) fn leftovers(&self, event_queues: usize) -> String {
         let counts = [

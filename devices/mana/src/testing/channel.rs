@@ -5,13 +5,16 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::rings::{EntryRing, WorkRing};
 use crate::Mana;
+use crate::config::FunctionKind;
 use crate::queue::QueueMemory;
 use crate::wire::RequestType;
 use crate::wire::doorbell::Doorbell;
 use crate::wire::eqe::COMPLETION;
 use crate::wire::gdma_requests::{DEVICE_MANA, DeviceId, MessageHeader, RequestHeader, ResponseHeader};
 use crate::wire::hwc::{EVENT_INIT_DATA, EVENT_INIT_DONE, EVENT_INIT_EQ, InitData, RxOob, TxOob};
-use crate::wire::registers::{DB_PAGE_OFFSET, DOORBELL_PAGE, SHM_OFFSET};
+use crate::wire::registers::{
+    DB_PAGE_OFFSET, DOORBELL_PAGE, PF_DB_PAGE_OFFSET, PF_SHM_OFFSET, SHM_OFFSET, SRIOV_CONFIG_BASE,
+};
 use crate::wire::shared_memory::{APERTURE, DESTROY, Establish, HEADER_OFFSET, Header, request};
 use crate::wire::wqe::{RawSge, WqeHeader};
 
@@ -24,6 +27,8 @@ pub struct Channel {
     send: WorkRing,
     doorbell_page: u32,
     memory_key: u32,
+    /// Receive and completion queue of the other side, which a physical function's requests name.
+    other_side: [u32; 2],
     request_buffer: u64,
     response_buffer: u64,
     shared_memory: u64,
@@ -59,8 +64,7 @@ impl Channel {
     /// # Panics
     /// When the device does not answer as it should.
     pub fn establish(harness: &mut Harness<Mana>) -> Channel {
-        let shared_memory = u64::from_le_bytes(harness.read_bar(0, SHM_OFFSET));
-        let doorbells = u64::from_le_bytes(harness.read_bar(0, DB_PAGE_OFFSET));
+        let (shared_memory, doorbells) = places(harness);
         let pages: [u64; 6] = std::array::from_fn(|_| harness.allocate(PAGE.into()));
         let [event_queue, completion_queue, receive_queue, send_queue, request_buffer, response_buffer] =
             pages;
@@ -79,6 +83,7 @@ impl Channel {
             send: WorkRing::new(0, true, memory(send_queue)),
             doorbell_page: 0,
             memory_key: 0,
+            other_side: [0; 2],
             request_buffer,
             response_buffer,
             shared_memory,
@@ -114,6 +119,8 @@ impl Channel {
             kind if kind == InitData::RqId as u8 => &mut self.receive.id,
             kind if kind == InitData::SqId as u8 => &mut self.send.id,
             kind if kind == InitData::GpaMkey as u8 => &mut self.memory_key,
+            kind if kind == InitData::PfDestRqId as u8 => &mut self.other_side[0],
+            kind if kind == InitData::PfDestCqId as u8 => &mut self.other_side[1],
             _ => return,
         };
         *place = value;
@@ -176,8 +183,8 @@ impl Channel {
         harness.write(self.request_buffer, message);
         let oob = TxOob {
             reserved: [0.into(); 2],
-            vrq: 0.into(),
-            vrcq: 0.into(),
+            vrq: self.other_side[0].into(),
+            vrcq: self.other_side[1].into(),
             vscq: self.completions.id.into(),
             vsq: self.send.id.into(),
         };
@@ -241,6 +248,19 @@ impl Channel {
         harness.write_bar(0, offset, &request(DESTROY, true).to_le_bytes());
         let header = Header::decode(u32::from_le_bytes(harness.read_bar(0, offset)));
         header.response && header.status == 0
+    }
+}
+
+/// Where in BAR0 the shared memory and the doorbell pages are, found as Linux does for the function at hand.
+fn places(harness: &mut Harness<Mana>) -> (u64, u64) {
+    let function = harness.device.config().function;
+    let mut register = |offset| u64::from_le_bytes(harness.read_bar(0, offset));
+    match function {
+        FunctionKind::Pf => {
+            let configuration = register(SRIOV_CONFIG_BASE);
+            (configuration + register(configuration + PF_SHM_OFFSET), register(PF_DB_PAGE_OFFSET))
+        }
+        FunctionKind::Vf | FunctionKind::Pf2 => (register(SHM_OFFSET), register(DB_PAGE_OFFSET)),
     }
 }
 

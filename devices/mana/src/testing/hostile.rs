@@ -3,8 +3,9 @@
 
 use nicvisor_core::Device;
 
-use super::driver::{Driver, Setup};
+use super::driver::Driver;
 use super::send::Send;
+use super::setup::Setup;
 use crate::Config;
 use crate::wire::doorbell::Doorbell;
 

@@ -4,14 +4,20 @@
 mod channel;
 mod driver;
 mod hostile;
+mod ports;
 mod rings;
 mod send;
+mod setup;
 
 pub use channel::{Channel, Response};
-pub use driver::{Driver, Port, ReceiveQueue, Received, SendQueue, Setup};
+pub use driver::Driver;
+#[cfg(test)]
+pub(crate) use driver::SEND_AREA;
 pub use hostile::{exercise_channel, exercise_doorbells, exercise_receive_ring, exercise_send_ring};
+pub use ports::{Port, ReceiveQueue, Received, SendQueue};
 pub use rings::{EntryRing, WorkRing};
 pub use send::{Offload, Send, Sent};
+pub use setup::Setup;
 
 use crate::wire::doorbell::Doorbell;
 

@@ -6,7 +6,7 @@ use nicvisor_net::testing::{Packet, seed};
 use proptest::prelude::*;
 
 use super::{RECEIVER, broken, config, open_with};
-use crate::config::Enforcement;
+use crate::config::{Enforcement, FunctionKind};
 use crate::testing::{Driver, Offload, Send, Setup};
 use crate::vport::Coalescing;
 use crate::{Config, testing};
@@ -122,11 +122,14 @@ fn send(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn nothing_legal_breaks_a_rule(acts in proptest::collection::vec(act(), 1..80), four: bool) {
+    fn nothing_legal_breaks_a_rule(
+        acts in proptest::collection::vec(act(), 1..80), four: bool, physical: bool,
+    ) {
         let coalescing = if four { Coalescing::Four } else { Coalescing::Off };
         let enforcement = Enforcement { source_address: false, ..Enforcement::default() };
         let setup = Setup { queues: QUEUES, coalescing, ..Setup::default() };
-        let mut driver = open_with(Config { enforcement, ..config(RECEIVER) }, setup);
+        let function = if physical { FunctionKind::Pf } else { FunctionKind::Vf };
+        let mut driver = open_with(Config { enforcement, function, ..config(RECEIVER) }, setup);
         let (mut arrived, mut settled) = (0, 0);
         for act in acts {
             arrived += u64::from(matches!(act, Act::Arrive { .. }));

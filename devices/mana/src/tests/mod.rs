@@ -5,6 +5,7 @@ mod control;
 mod faults;
 mod hostile;
 mod legal;
+mod physical;
 mod queues;
 mod receive;
 mod transmit;
