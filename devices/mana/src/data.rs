@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Mana;
 use crate::objects::WorkQueueObject;
+use crate::queue::WorkQueueKind;
 use crate::rx::Receiver;
 use crate::tx::Transmitter;
 
@@ -19,9 +20,9 @@ impl Mana {
     /// The driver posted entries to work queue `queue` of a vPort.
     pub(crate) fn run_work_queue(&mut self, context: &mut Context<'_>, queue: u32) {
         let state = &mut self.state;
-        let object = state.objects.work_queues.values().find(|object| object.work_queue == queue);
-        let Some(WorkQueueObject { send, vport, .. }) = object.copied() else { return };
-        let index = usize::from(vport);
+        let Some(work) = state.queues.works.get(&queue) else { return };
+        let (send, index) = (work.kind() == WorkQueueKind::Send, work.vport().map(usize::from));
+        let Some(index) = index else { return };
         let (Some(vport), Some(path)) = (state.vports.get_mut(index), state.data.get_mut(index)) else {
             return;
         };

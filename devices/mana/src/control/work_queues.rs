@@ -43,7 +43,7 @@ impl Mana {
         regions.take(work_region, Taker::WorkQueue(work_queue))?;
         regions.take(completion_region, Taker::CompletionQueue(completion_queue))?;
         let kind = if send { WorkQueueKind::Send } else { WorkQueueKind::Receive };
-        let work = WorkQueue::new(work_queue, owner, kind, work_memory, completion_queue);
+        let work = WorkQueue::new(work_queue, owner, kind, work_memory, completion_queue).of_vport(vport);
         let number = self.queue_number(vport, send);
         let client = if send { Client::Send(number) } else { Client::Receive(number) };
         let completions =

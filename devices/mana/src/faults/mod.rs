@@ -1,8 +1,8 @@
 //! Faults: what this device can be made to do that its driver does not expect.
 //!
 //! The vocabulary is that of `nicvisor_core::fault`; `points` says which names this device gives to it. Requests
-//! pass `hwc::exchange`, registers `registers`, completions `queue`. Faults stay when the driver resets the device: they belong to the
-//! test, not to it.
+//! pass `hwc::exchange`, registers `registers`, completions `queue`. Faults stay when the driver resets the device:
+//! they belong to the test, not to it.
 
 mod points;
 

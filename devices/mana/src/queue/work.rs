@@ -16,6 +16,8 @@ pub struct WorkQueue {
     kind: WorkQueueKind,
     memory: QueueMemory,
     completion_queue: u32,
+    /// Number of the vPort that it belongs to; none for the hardware channel's.
+    vport: Option<u16>,
     /// Bytes that the driver ever posted, modulo 2^32.
     head: u32,
     /// Bytes that the device ever took, modulo 2^32.
@@ -68,12 +70,22 @@ impl WorkQueue {
         memory: QueueMemory,
         completion_queue: u32,
     ) -> WorkQueue {
-        WorkQueue { id, owner, kind, memory, completion_queue, head: 0, tail: 0, halted: false }
+        WorkQueue { id, owner, kind, memory, completion_queue, vport: None, head: 0, tail: 0, halted: false }
+    }
+
+    /// The same queue as one of vPort number `vport`.
+    pub fn of_vport(self, vport: u16) -> WorkQueue {
+        WorkQueue { vport: Some(vport), ..self }
     }
 
     /// What it is for.
     pub fn kind(&self) -> WorkQueueKind {
         self.kind
+    }
+
+    /// Number of the vPort that it belongs to, if it does.
+    pub fn vport(&self) -> Option<u16> {
+        self.vport
     }
 
     /// Where its completions go.
