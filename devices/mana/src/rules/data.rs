@@ -118,7 +118,7 @@ rules! {
         "The packet is dropped, or its headers and payload are mixed up."
         "Linux mana_en.c: comment at mana_fix_skb_head; gdma_main.c: mana_gd_write_client_oob";
     TX_ENCAP Error "mana-tx-encap"
-        "A tunnel's out-of-band data says where the frame and the IP header inside are and of which version"
+        "A tunnel's out-of-band data says where the frame and the IP header inside are, of which version, and whether TCP has options"
         "The device changes bytes that are no header."
         "Linux mana.h: struct mana_tx_long_oob";
     RX_WQE Error "mana-rx-wqe"

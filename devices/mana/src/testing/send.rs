@@ -1,6 +1,7 @@
 //! Entries of send queues, as Linux makes them.
 
 use nicvisor_net::parse::{IpVersion, Layers, TransportKind, parse};
+use nicvisor_net::wire::TcpHeader;
 use zerocopy::IntoBytes;
 
 use crate::wire::oob::{LONG, SHORT, SHORT_SIZE, TxLongOob, TxOob, VSQ_FRAME_SHIFT};
@@ -113,6 +114,7 @@ impl<'a> Send<'a> {
             oob.long = TxLongOob {
                 is_encap: true,
                 inner_is_ipv6: ip.version == IpVersion::V6,
+                inner_tcp_opt: target.tcp().is_some_and(|tcp| tcp.header_len > TcpHeader::LEN),
                 inner_frame_offset: frame as u16,
                 inner_ip_rel_offset: (ip.offset - frame) as u8,
                 ..oob.long

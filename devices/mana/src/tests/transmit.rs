@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{SENDER, assert_clean, broken, config, counter, open, open_with};
 use crate::Config;
 use crate::config::Enforcement;
-use crate::testing::{Driver, Offload, Send, Sent, Setup};
+use crate::testing::{Driver, Offload, SEND_AREA, Send, Sent, Setup};
 use crate::wire::RequestType;
 use crate::wire::completion::CqeType;
 use crate::wire::mana_requests::SetBandwidthClamp;
@@ -115,6 +115,49 @@ fn the_packet_inside_a_tunnel_is_segmented() {
         assert!(payload == packet.payload);
         assert_eq!(driver.completed(0, 0), [OKAY]);
     }
+}
+
+/// Has the tunnel at the start of the memory for packets go to a port that no tunnel usually has.
+fn move_to_another_port(driver: &Driver, tunnel: &[u8]) {
+    let field = parse(tunnel).transport.expect("UDP").offset + 2;
+    driver.harness.write(SEND_AREA + field as u64, &12_345_u16.to_be_bytes());
+}
+
+#[test]
+fn the_packet_inside_is_where_the_driver_says_whatever_the_port() {
+    let packet = Packet::new(IpVersion::V6, 5000);
+    let bytes = vxlan(IpVersion::V4, &packet.build());
+    let header_len = bytes.len() - packet.payload.len();
+    let mut driver = open(SENDER);
+    let entry = driver.entry(0, 0, &Send { encap: true, ..Send::lso(&bytes, header_len, 1300) });
+    move_to_another_port(&driver, &bytes);
+    driver.post_send(0, 0, &entry, false);
+    let frames = frames(&mut driver);
+    assert_eq!(frames.len(), 4);
+    let start = bytes.len() - packet.build().len();
+    let mut payload: Vec<u8> = Vec::new();
+    for frame in &frames {
+        assert!(parse(frame).inner.is_none(), "nothing in the frame tells of a tunnel");
+        assert_eq!(check_wire(&frame[start..], 1500), []);
+        assert_intact(&frame[start..]);
+        payload.extend(&frame[header_len..]);
+    }
+    assert!(payload == packet.payload);
+    assert_eq!(driver.completed(0, 0), [OKAY]);
+}
+
+#[test]
+fn a_wrong_place_inside_is_found_whatever_the_port() {
+    let packet = Packet::new(IpVersion::V6, 5000);
+    let bytes = vxlan(IpVersion::V4, &packet.build());
+    let mut driver = open(SENDER);
+    let send = Send { encap: true, ..Send::lso(&bytes, bytes.len() - packet.payload.len(), 1300) };
+    let mut entry = driver.entry(0, 0, &send);
+    entry[20] ^= 2; // inner_frame_offset
+    move_to_another_port(&driver, &bytes);
+    driver.post_send(0, 0, &entry, false);
+    assert_eq!(broken(&driver.effects()), ["mana-tx-encap"]);
+    assert_eq!(driver.completed(0, 0), [Sent { kind: CqeType::TxInvalidOob as u8 }]);
 }
 
 #[test]

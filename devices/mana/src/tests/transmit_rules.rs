@@ -149,6 +149,7 @@ fn a_tunnel_is_where_the_driver_says() {
     let send = Send { encap: true, ..Send::lso(&bytes, bytes.len() - 5000, 1300) };
     let invalid = CqeType::TxInvalidOob;
     assert_breaks(&send, xor(LONG, 2), "mana-tx-encap", invalid);
+    assert_breaks(&send, xor(LONG, 4), "mana-tx-encap", invalid);
     assert_breaks(&send, xor(LONG + 4, 1), "mana-tx-encap", invalid);
     assert_breaks(&send, xor(LONG + 5, 4), "mana-tx-encap", invalid);
 }

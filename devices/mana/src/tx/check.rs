@@ -1,13 +1,13 @@
 //! The rules that a packet has to keep, and why the device drops it if it does not.
 
 use nicvisor_core::Context;
-use nicvisor_net::check::{Handed as Asked, Limits, check_handed};
+use nicvisor_net::check::{Handed as Asked, Limits, check_handed_with};
 use nicvisor_net::parse::{IpVersion, Layers, TransportKind};
 use nicvisor_net::verdict::wrong_seed;
 use nicvisor_net::wire::ethertype;
 
+use super::Origin;
 use super::packet::Packet;
-use super::{Origin, encap};
 use crate::config::Config;
 use crate::queue::Owner;
 use crate::rules::data as rules;
@@ -146,7 +146,7 @@ pub(super) fn packet(
 ) -> Result<(), CqeType> {
     let Handed { packet, bytes, layers } = *handed;
     let limits = Limits { max_lso: config.tso_limit as usize, min_mss: MIN_MSS, mtu: config.mtu.into() };
-    for breach in check_handed(bytes, &Asked { lso: packet.lso, checksum: None }, &limits) {
+    for breach in check_handed_with(bytes, layers, &Asked { lso: packet.lso, checksum: None }, &limits) {
         origin.report(context, breach.rule, breach.message, bytes);
     }
     if bytes.len() < MIN_FRAME {
@@ -156,7 +156,7 @@ pub(super) fn packet(
     if !packet.has_offload() {
         return Ok(());
     }
-    if !headers(context, origin, handed) || !encap::check(context, origin, handed) {
+    if !headers(context, origin, handed) {
         vport.statistics.tx_err_inval_oob += 1;
         return Err(CqeType::TxInvalidOob);
     }

@@ -2,7 +2,7 @@
 
 use nicvisor_net::checksum::{Partial, Sum};
 use nicvisor_net::parse::{Ip, IpVersion, Layers};
-use nicvisor_net::tso::segment;
+use nicvisor_net::tso::{Plan, segment_with};
 use nicvisor_net::wire::{Ipv4Header, ethertype};
 
 use super::packet::Packet;
@@ -10,7 +10,7 @@ use super::packet::Packet;
 /// The frames of a packet; `None` if its headers do not allow what is asked for.
 pub(super) fn of(packet: &Packet<'_>, mut bytes: Vec<u8>, layers: &Layers) -> Option<Vec<Vec<u8>>> {
     let mut frames = match &packet.lso {
-        Some(request) => segment(&bytes, request).ok()?.collect(),
+        Some(request) => segment_with(&bytes, request, Plan::of(layers, request).ok()?).ok()?.collect(),
         None => {
             finish_checksums(packet, &mut bytes, layers);
             vec![bytes]

@@ -131,9 +131,10 @@ impl Transmitter {
                 return Err(error);
             }
         };
-        let layers = parse(&bytes);
-        let version = layers.ip.as_ref().map(|ip| ip.version);
+        let outer = parse(&bytes);
+        let version = outer.ip.as_ref().map(|ip| ip.version);
         self.handed.record(packet.length, version, packet.lso.is_some());
+        let layers = encap::layers(context, vport, origin, packet, &bytes, outer)?;
         let handed = check::Handed { packet, bytes: &bytes, layers: &layers };
         check::packet(context, config, vport, origin, &handed)?;
         check::enforce(config, vport, &handed)?;

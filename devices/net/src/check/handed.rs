@@ -33,17 +33,21 @@ pub struct Limits {
 /// The rules that `packet`, handed over with the request `handed`, breaks. What its frames break is left to
 /// [`super::check_wire`].
 pub fn check_handed(packet: &[u8], handed: &Handed, limits: &Limits) -> Vec<Breach> {
+    check_handed_with(packet, &parse(packet), handed, limits)
+}
+
+/// As [`check_handed`], where the headers have been found: `layers` are those of `packet`.
+pub fn check_handed_with(packet: &[u8], layers: &Layers, handed: &Handed, limits: &Limits) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    let layers = parse(packet);
     if let Some(problem) = layers.problem {
         breach(&mut breaches, &rules::MALFORMED, problem.to_string());
     }
-    check_jumbo(&layers, &mut breaches);
+    check_jumbo(layers, &mut breaches);
     if let Some(partial) = handed.checksum {
-        check_partial(packet, &layers, partial, &mut breaches);
+        check_partial(packet, layers, partial, &mut breaches);
     }
     if let Some(request) = &handed.lso {
-        check_lso(packet, &layers, request, limits, &mut breaches);
+        check_lso(packet, layers, request, limits, &mut breaches);
     }
     breaches
 }

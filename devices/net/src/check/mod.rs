@@ -4,7 +4,7 @@
 mod handed;
 mod wire;
 
-pub use handed::{Handed, Limits, check_handed};
+pub use handed::{Handed, Limits, check_handed, check_handed_with};
 pub use wire::check_wire;
 
 use nicvisor_core::{Context, Finding, Rule, Time};

@@ -171,6 +171,8 @@ pub enum Tunnel {
     Gre,
     /// IP directly in IP.
     Ip,
+    /// One that nothing in the packet tells of: a descriptor says where its inside is.
+    Described,
 }
 
 /// Why headers could not be followed to the end.

@@ -7,8 +7,10 @@
 //! Length fields are reported as they are, not enforced: a packet handed to a NIC for segmentation may well
 //! carry a total length of zero. [`crate::check`] judges them.
 
+mod described;
 mod layers;
 
+pub use described::{InnerPlace, Misplaced, parse_described};
 pub use layers::{
     Fragment, Header, Inner, Ip, IpVersion, Jumbo, Layers, Problem, Transport, TransportKind, Tunnel,
 };

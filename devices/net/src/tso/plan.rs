@@ -34,9 +34,16 @@ impl Plan {
     /// # Errors
     /// When the packet has no such headers.
     pub fn find(packet: &[u8], request: &LsoRequest) -> Result<Plan, LsoError> {
-        let layers = parse(packet);
+        Plan::of(&parse(packet), request)
+    }
+
+    /// As [`Self::find`], of a packet whose headers have been found.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn of(layers: &Layers, request: &LsoRequest) -> Result<Plan, LsoError> {
         let mut plan = Plan { layers: Vec::new() };
-        let mut current = &layers;
+        let mut current = layers;
         loop {
             plan.layers.extend(Layer::of(current));
             match &current.inner {
