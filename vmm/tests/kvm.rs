@@ -38,8 +38,12 @@ fn two_hundred_starts_and_stops_leave_nothing_behind() {
     let after = possessions();
     assert_eq!(before.kinds, after.kinds);
     let grown = after.resident.saturating_sub(before.resident);
-    assert!(grown < 16 << 20, "{grown} bytes more than before");
+    eprintln!("{} bytes resident, {grown} more than before", after.resident);
+    assert!(grown < MOST_GROWTH, "{grown} bytes more than before");
 }
+
+/// 8 KiB a cycle, where nothing is the rule. What a guest has written to, a CPU thread or an event loop is more.
+const MOST_GROWTH: u64 = 200 * (8 << 10);
 
 /// One guest that ends by itself or is ended while it spins, sooner or later.
 fn start_and_stop(round: u64, ending: &Kernel, spinning: &Kernel) {

@@ -54,7 +54,7 @@ impl Choice {
             Backend::Kvm => {
                 let host = Host::open().map_err(|error| BackendError(error.to_string()))?;
                 let probe = probe(&host, self.model);
-                let warning = (probe.quality() != Quality::Good).then(|| probe.describe());
+                let warning = (probe.quality() != Quality::Good).then(|| self.warn(&probe));
                 let chosen = self.kvm(machine, &host, &probe, "asked for".into())?;
                 Ok(Chosen { warning, ..chosen })
             }
@@ -72,6 +72,18 @@ impl Choice {
             Quality::Good => self.kvm(machine, &host, &probe, probe.describe()),
             Quality::Poor | Quality::Unusable => self.soft(machine, probe.describe()),
         }
+    }
+
+    /// What to expect of a host whose KVM is not as good as hardware.
+    fn warn(self, probe: &Probe) -> String {
+        let mut text = probe.describe();
+        if self.model == CpuModel::Host {
+            text.push_str(
+                "; --cpu host shows its kernels instructions that nobody executes for them there, and a kernel that \
+                 uses one ends: leave it out",
+            );
+        }
+        text
     }
 
     fn soft(self, machine: &Machine, reason: String) -> Result<Chosen, BackendError> {
@@ -95,5 +107,20 @@ impl Choice {
         let accelerator = Kvm::new(host, machine, config).map_err(|error| BackendError(error.to_string()))?;
         let accelerator = Box::new(accelerator);
         Ok(Chosen { accelerator, reason, warning: None, slowdown, leaks: probe.leaks.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accel::kvm;
+
+    #[test]
+    fn the_hosts_cpu_is_warned_of_where_kernels_are_interpreted() {
+        let probe = Probe { managed: kvm::STEPS.len(), speed: Some(2.0), ..Probe::default() };
+        let warn = |model| Choice { backend: Backend::Kvm, model }.warn(&probe);
+        assert!(!warn(CpuModel::Baseline).contains("--cpu host"), "{}", warn(CpuModel::Baseline));
+        assert!(warn(CpuModel::Host).contains("interprets kernels"), "{}", warn(CpuModel::Host));
+        assert!(warn(CpuModel::Host).contains("--cpu host"), "{}", warn(CpuModel::Host));
     }
 }

@@ -82,7 +82,9 @@ pub const COMMAND_LINE: &str =
 
 /// From this factor on a kernel takes itself for stuck.
 const SLOW: u32 = 10;
-const SLOW_COMMAND_LINE: &str = "nowatchdog hung_task_panic=0 rcupdate.rcu_cpu_stall_suppress=1";
+/// No watchdogs, and no self-tests of ciphers, which would take minutes.
+const SLOW_COMMAND_LINE: &str =
+    "nowatchdog hung_task_panic=0 rcupdate.rcu_cpu_stall_suppress=1 cryptomgr.notests";
 
 /// What it does not know goes to the kernel's first process as an environment variable: the C library looks at CPUID
 /// too, and a kernel without XSAVE does not keep the registers of AVX.

@@ -110,6 +110,9 @@ pub const TSC_CONTROL: Capability =
 /// Used where it is there, by the emulation assist.
 pub const XSAVE: Capability =
     capability(Cap::Xsave, "KVM_CAP_XSAVE", "floating-point state in the emulation assist");
+/// Used where it is there and KVM leaves system calls to the emulation assist.
+pub const GUEST_DEBUG: Capability =
+    capability(Cap::SetGuestDebug, "KVM_CAP_SET_GUEST_DEBUG", "system calls in the emulation assist");
 /// Used where it is there: KVM says when it cannot emulate an instruction, and which.
 pub const EMULATION_FAILURE: Capability = Capability {
     number: kvm_bindings::KVM_CAP_EXIT_ON_EMULATION_FAILURE,

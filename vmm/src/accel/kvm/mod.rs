@@ -57,7 +57,7 @@ use vm::Vm;
 use watchdog::{Sample, Surroundings, Watchdog};
 use world::World;
 
-pub use capability::{Capability, EMULATION_FAILURE, Host, REQUIRED, TSC_CONTROL, XSAVE};
+pub use capability::{Capability, EMULATION_FAILURE, GUEST_DEBUG, Host, REQUIRED, TSC_CONTROL, XSAVE};
 pub use error::KvmError;
 pub use probe::{Probe, Quality, STEPS, probe};
 
@@ -111,12 +111,13 @@ impl Kvm {
         let cpus = machine.config().cpus;
         host.check_cpus(cpus)?;
         world::install_signal_handler().map_err(KvmError::host("handle a signal"))?;
-        let vm = Arc::new(Vm::new(host, machine.ram(), config.assist_system_calls)?);
+        let assist_system_calls = config.assist_system_calls && host.has(&XSAVE) && host.has(&GUEST_DEBUG);
+        let vm = Arc::new(Vm::new(host, machine.ram(), assist_system_calls)?);
         let cpuid = super::cpuid::of(machine);
         let vcpus = (0..cpus)
             .map(|cpu| {
                 let fd = create_vcpu(host, &vm, &config, &cpuid, cpu)?;
-                let calls = config.assist_system_calls.then(|| SystemCalls::new(&fd, machine.ram()));
+                let calls = assist_system_calls.then(|| SystemCalls::new(&fd, machine.ram()));
                 let calls = calls.transpose().map_err(KvmError::refused("take an entry for system calls"))?;
                 Ok(Vcpu::new(fd, calls))
             })
