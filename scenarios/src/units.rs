@@ -1,31 +1,29 @@
 //! Sizes, durations, rates and shares as people write them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use nicvisor_core::Duration;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Value, json};
 
 /// A number of bytes: a number, possibly as text with K, M or G (powers of 1024), such as `"64M"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(with = "TextOrInteger")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 /// A stretch of time: text with ns, us, ms, s, m or h, such as `"50us"` or `"1.5s"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(with = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
 /// Bits a second: a number, possibly as text with K, M, G or T (powers of 1000), such as `"10G"`; 0 takes no
 /// time at all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(with = "TextOrInteger")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BitRate(pub u64);
 
 /// A share of all frames, from 0 to 1, as a number or as text with `%`, such as `"0.1%"`. Kept in millionths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(with = "TextOrNumber")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(pub u32);
 
 /// A size in bytes: a number, possibly followed by K, M or G (powers of 1024).
@@ -92,6 +90,12 @@ impl fmt::Display for Span {
 /// What the file format has for a unit, and how it is read.
 trait Unit: Sized {
     const EXPECTED: &'static str;
+    /// A regular expression for the texts that are read, as JSON Schema has them.
+    const PATTERN: &'static str;
+    /// What numbers are read, in JSON Schema.
+    fn numbers() -> Option<Value> {
+        None
+    }
     fn of_text(text: &str) -> Option<Self>;
     fn of_integer(_number: u64) -> Option<Self> {
         None
@@ -103,6 +107,10 @@ trait Unit: Sized {
 
 impl Unit for Size {
     const EXPECTED: &'static str = "a size: a number with K, M or G, such as \"64M\"";
+    const PATTERN: &'static str = r"^\s*[0-9]+[KMGkmg]?\s*$";
+    fn numbers() -> Option<Value> {
+        Some(json!({ "type": "integer", "minimum": 0 }))
+    }
     fn of_text(text: &str) -> Option<Size> {
         parse_size(text).map(Size)
     }
@@ -113,6 +121,7 @@ impl Unit for Size {
 
 impl Unit for Span {
     const EXPECTED: &'static str = "a duration: a number with ns, us, ms, s, m or h, such as \"50us\"";
+    const PATTERN: &'static str = r"^\s*[0-9]+(\.[0-9]*)?(ns|us|ms|s|m|h)\s*$";
     fn of_text(text: &str) -> Option<Span> {
         parse_duration(text).map(Span)
     }
@@ -120,6 +129,10 @@ impl Unit for Span {
 
 impl Unit for BitRate {
     const EXPECTED: &'static str = "bits a second: a number with K, M, G or T, such as \"10G\"";
+    const PATTERN: &'static str = r"^\s*[0-9]+(\.[0-9]*)?[KMGTkmgt]?\s*$";
+    fn numbers() -> Option<Value> {
+        Some(json!({ "type": "integer", "minimum": 0 }))
+    }
     fn of_text(text: &str) -> Option<BitRate> {
         parse_bit_rate(text).map(BitRate)
     }
@@ -130,6 +143,11 @@ impl Unit for BitRate {
 
 impl Unit for Share {
     const EXPECTED: &'static str = "a share between 0 and 1, or text such as \"0.1%\"";
+    const PATTERN: &'static str =
+        r"^\s*(0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)\s*%|0*[01](\.0*)?|0+\.[0-9]+)\s*$";
+    fn numbers() -> Option<Value> {
+        Some(json!({ "type": "number", "minimum": 0, "maximum": 1 }))
+    }
     fn of_text(text: &str) -> Option<Share> {
         parse_share(text).map(Share)
     }
@@ -168,8 +186,20 @@ impl<T: Unit> de::Visitor<'_> for UnitVisitor<T> {
     }
 }
 
-macro_rules! deserialize {
-    ($($unit:ty),*) => {$(
+macro_rules! units {
+    ($($unit:ident),*) => {$(
+        impl JsonSchema for $unit {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($unit).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let text = json!({ "type": "string", "pattern": <$unit as Unit>::PATTERN });
+                let choices: Vec<Value> = <$unit as Unit>::numbers().into_iter().chain([text]).collect();
+                json_schema!({ "description": <$unit as Unit>::EXPECTED, "anyOf": choices })
+            }
+        }
+
         impl<'de> Deserialize<'de> for $unit {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserializer.deserialize_any(UnitVisitor(PhantomData))
@@ -178,30 +208,12 @@ macro_rules! deserialize {
     )*};
 }
 
-deserialize!(Size, Span, BitRate, Share);
+units!(Size, Span, BitRate, Share);
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{}ns", self.0.as_nanos()))
     }
-}
-
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum TextOrInteger {
-    Integer(u64),
-    Text(String),
-}
-
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum TextOrNumber {
-    Number(f64),
-    Text(String),
 }
 
 #[cfg(test)]

@@ -168,6 +168,15 @@ impl NicConfig {
         }
     }
 
+    /// The names that [`Self::set`] takes.
+    fn options(&self) -> &'static [&'static str] {
+        match self {
+            NicConfig::Gve(_) => &nicvisor_gve::OPTIONS,
+            NicConfig::Mana(_) => &nicvisor_mana::OPTIONS,
+            NicConfig::Virtio(_) => &VIRTIO_OPTIONS,
+        }
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), NicError> {
         match self {
             NicConfig::Gve(config) => Ok(config.set(key, value)?),
@@ -186,6 +195,12 @@ impl NicConfig {
     }
 }
 
+/// All kinds, each with the options of its device.
+pub fn kinds() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    let options = |kind| NicConfig::default_of(kind).map_or(&[][..], |config| config.options());
+    KINDS.into_iter().map(move |kind| (kind, options(kind)))
+}
+
 fn set_virtio(config: &mut NetConfig, key: &str, value: &str) -> Result<(), String> {
     let number = |range: RangeInclusive<u16>| {
         let given = value.parse().ok().filter(|number| range.contains(number));
@@ -197,7 +212,12 @@ fn set_virtio(config: &mut NetConfig, key: &str, value: &str) -> Result<(), Stri
         }
         "mtu" => config.mtu = number(68..=65_535)?,
         "queues" => config.queue_pairs = number(1..=64)?,
-        _ => return Err(format!("there is no option {key:?}; there are mac, mtu, queues and link")),
+        _ => {
+            return Err(format!(
+                "there is no option {key:?}; there are {} and link",
+                VIRTIO_OPTIONS.join(", ")
+            ));
+        }
     }
     Ok(())
 }
@@ -229,6 +249,8 @@ pub enum NicError {
 
 /// All kinds.
 pub const KINDS: [&str; 3] = ["gve", "mana", "virtio"];
+/// The options of a virtio port, besides its link.
+const VIRTIO_OPTIONS: [&str; 3] = ["mac", "mtu", "queues"];
 /// The link of ports that are not given one.
 pub const DEFAULT_LINK: &str = "lan";
 

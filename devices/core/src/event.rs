@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Condition, FaultError, FaultPoints, Field, Fields};
@@ -19,7 +20,7 @@ pub struct DeviceEvent {
 }
 
 /// Kinds of events, and what their names and fields are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// The driver gave a command, and the device has answered. Also those that a fault spoilt.

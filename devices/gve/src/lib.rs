@@ -41,6 +41,6 @@ mod tests;
 mod tx;
 pub mod wire;
 
-pub use config::{Config, ConfigError, Defect, QueueFormat};
+pub use config::{Config, ConfigError, Defect, KEYS as OPTIONS, QueueFormat};
 pub use device::Gve;
 pub use rules::RULES;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use parse::ConfigError;
+pub use parse::{ConfigError, KEYS};
 
 /// Everything that can be chosen about a MANA function. The defaults are those of an Azure virtual machine with
 /// one virtual port.

@@ -44,6 +44,6 @@ pub mod tx;
 pub mod vport;
 pub mod wire;
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, KEYS as OPTIONS};
 pub use device::Mana;
 pub use rules::rules;

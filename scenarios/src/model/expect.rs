@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::Spanned;
 
 use super::Bound;
+use crate::schema::rules;
 
 /// What must hold at the end of a scenario. That the frame ledger balances is always expected.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -14,15 +15,15 @@ use super::Bound;
 pub struct Expect {
     /// Rules that must be found broken, by id. Any *other* finding of severity error fails the scenario.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(schema_with = "rule_ids")]
     pub findings: Vec<Spanned<String>>,
     /// Rules that may be found broken.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(schema_with = "rule_ids")]
     pub allowed_findings: Vec<Spanned<String>>,
     /// Rules that must not be found broken although they are only notes.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(schema_with = "rule_ids")]
     pub forbidden_findings: Vec<Spanned<String>>,
     /// Device and link counters.
     #[serde(default, rename = "counter")]
@@ -50,8 +51,14 @@ pub struct Expect {
     pub ending: Option<ExpectedEnding>,
 }
 
+/// The rules are the program's: it puts their ids in.
+fn rule_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "$ref": "#/$defs/Rule" } })
+}
+
 /// A bound on a counter.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::counter_expectation)]
 #[serde(deny_unknown_fields)]
 pub struct CounterExpectation {
     /// The counter, such as `gve0.tx_packets`; `*` stands for any number: `gve*.tx_packets` is the sum.
@@ -94,6 +101,7 @@ impl fmt::Display for Stage {
 
 /// Bounds on the sizes of a port's frames, in bytes with their Ethernet header.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::frames_expectation)]
 #[serde(deny_unknown_fields)]
 pub struct FramesExpectation {
     /// The port, such as `gve0`; `gve*` are all of them together.
@@ -124,6 +132,7 @@ pub struct SizeCount {
 
 /// What a kernel's log must and must not have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::log_expectation)]
 #[serde(deny_unknown_fields)]
 pub struct LogExpectation {
     /// The guest, where there are two.
@@ -219,6 +228,7 @@ pub struct Table {
     /// What it shows.
     pub title: String,
     /// Headings, the first one that of the rows' names.
+    #[schemars(length(min = 1))]
     pub columns: Vec<String>,
     /// Rows: a name and then an expression over measurements for each further column.
     #[schemars(with = "Vec<Vec<String>>")]

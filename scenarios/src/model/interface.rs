@@ -17,14 +17,14 @@ pub struct Settings<'a> {
 /// its place.
 macro_rules! interface {
     ($(#[$attribute:meta])* pub struct $name:ident { $($own:tt)* }) => {
-        $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
+        $(#[$attribute])*
         pub struct $name {
             $($own)*
             /// Addresses with prefix length.
             #[serde(default)]
-            #[schemars(with = "Vec<String>")]
+            #[schemars(with = "Vec<String>", inner(regex(pattern = $crate::schema::rules::PREFIX)))]
             pub addresses: Vec<toml::Spanned<String>>,
             /// MTU to set.
             pub mtu: Option<u32>,

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::schema::rules;
 use crate::units::{Size, Span};
 
 /// A NIC: `kind`, and that kind's options as on the command line.
@@ -19,7 +20,8 @@ pub struct Guest {
     #[schemars(with = "Option<String>")]
     pub name: Option<Spanned<String>>,
     /// Its kernel, such as `debian:6.12`; that of the matrix or the command line if left out.
-    #[schemars(with = "Option<String>")]
+    #[serde(default)]
+    #[schemars(schema_with = "kernel")]
     pub kernel: Option<Spanned<String>>,
     /// Number of CPUs.
     #[schemars(with = "Option<u32>")]
@@ -43,8 +45,22 @@ pub struct Guest {
     pub timeout: Option<Spanned<Span>>,
 }
 
-/// `[guest]`, or `[[guest]]` up to twice.
+/// `[guest]`, or `[[guest]]` up to twice; two of them have names.
 pub(super) fn one_or_two_guests(generator: &mut SchemaGenerator) -> Schema {
     let guest = generator.subschema_for::<Guest>();
-    json_schema!({ "anyOf": [guest, { "type": "array", "items": guest, "maxItems": 2 }] })
+    let named = json_schema!({ "allOf": [guest, { "required": ["name"] }] });
+    json_schema!({ "anyOf": [
+        guest,
+        { "type": "array", "items": guest, "maxItems": 1 },
+        { "type": "array", "items": named, "minItems": 2, "maxItems": 2 }
+    ] })
+}
+
+/// The kinds and options of NICs are the program's: it puts them in.
+pub(super) fn nics(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "$ref": "#/$defs/Nic" } })
+}
+
+fn kernel(_: &mut SchemaGenerator) -> Schema {
+    rules::kernel().try_into().expect("it is an object")
 }

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::schema::rules;
 use crate::source::{LoadError, Sources};
 
 pub use expect::{
@@ -59,7 +60,7 @@ pub struct Scenario {
     /// NICs in order: those of a guest become its eth0, eth1, ... Each table has `kind` and that kind's options,
     /// the same as on the command line, and `guest` where there are two.
     #[serde(default, rename = "nic")]
-    #[schemars(with = "Vec<NicTable>")]
+    #[schemars(schema_with = "machine::nics")]
     pub nics: Vec<Spanned<NicTable>>,
     /// Links by name. NICs that do not name one are on `lan`.
     #[serde(default, rename = "link")]
@@ -67,7 +68,7 @@ pub struct Scenario {
     pub links: BTreeMap<String, Spanned<LinkSpec>>,
     /// Network namespaces to set up before the first step, by name.
     #[serde(default, rename = "namespace")]
-    #[schemars(with = "BTreeMap<String, Namespace>")]
+    #[schemars(with = "BTreeMap<String, Namespace>", extend("propertyNames" = { "pattern": rules::NAME }))]
     pub namespaces: BTreeMap<String, Spanned<Namespace>>,
     /// What is done, in order.
     #[serde(default, rename = "step")]

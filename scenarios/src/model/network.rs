@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::interface::interface;
+use crate::schema::rules;
 use crate::units::{BitRate, Share, Size, Span};
 
 /// A link between NICs: a switch, and what its cables do to frames. What is left out is as usual: 2 us, 100
@@ -57,6 +58,7 @@ impl LinkSpec {
 
 /// A change of a link, or of one port's place on it, while the guests run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::link_change)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
     /// The link; or `port`.
@@ -80,7 +82,7 @@ interface! {
         #[schemars(with = "Option<String>")]
         pub guest: Option<Spanned<String>>,
         /// The interface that is moved into it.
-        #[schemars(with = "String")]
+        #[schemars(with = "String", regex(pattern = rules::INTERFACE))]
         pub interface: Option<Spanned<String>>,
         /// Devices on top of the interface, in order.
         #[serde(default, rename = "device")]
@@ -91,19 +93,20 @@ interface! {
 
 interface! {
     /// A device on top of a namespace's interface.
+    #[schemars(transform = rules::device)]
     pub struct Device {
         /// Its name in the guest.
-        #[schemars(with = "String")]
+        #[schemars(with = "String", regex(pattern = rules::INTERFACE))]
         pub name: Spanned<String>,
         /// What it is.
         pub kind: DeviceKind,
         /// VLAN id or tunnel network id.
         pub id: u32,
         /// The tunnel's other end.
-        #[schemars(with = "Option<String>")]
+        #[schemars(with = "Option<String>", regex(pattern = rules::ADDRESS))]
         pub remote: Option<Spanned<String>>,
         /// The tunnel's own end.
-        #[schemars(with = "Option<String>")]
+        #[schemars(with = "Option<String>", regex(pattern = rules::ADDRESS))]
         pub local: Option<Spanned<String>>,
         /// The tunnel's UDP port; the one that IANA assigned if left out.
         pub port: Option<u16>,

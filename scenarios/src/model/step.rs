@@ -13,11 +13,13 @@ use toml::Spanned;
 
 use super::network::LinkChange;
 use super::{Bound, Stage};
+use crate::schema::rules;
 use crate::units::{Size, Span};
 
 /// One step. Exactly one of `run`, `stream`, `parallel`, `sequence`, `wait`, `stop`, `link`, `fault`, `capture` is
 /// given, or `measure` alone.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::step)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Name in results; made from the step if left out.
@@ -53,7 +55,7 @@ pub struct Step {
     /// Numbers to be kept under a name, for relations and tables: from the JSON output of `run` or `stream`, or
     /// from counters.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Measure>")]
+    #[schemars(with = "BTreeMap<String, Measure>", extend("propertyNames" = { "pattern": rules::WORD }))]
     pub measure: BTreeMap<String, Spanned<Measure>>,
     /// The guest that `run` is done in, where there are two; that of the namespace if one is given.
     #[schemars(with = "Option<String>")]
@@ -62,10 +64,10 @@ pub struct Step {
     #[schemars(with = "Option<String>")]
     pub namespace: Option<Spanned<String>>,
     /// Do not wait for `run` to end but go on; `wait` and `stop` call it by this name.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", regex(pattern = rules::NAME))]
     pub background: Option<Spanned<String>>,
     /// How often `run` or `stream` is done, one after the other; all measurements are kept.
-    #[schemars(with = "Option<u32>")]
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1000))]
     pub repeat: Option<Spanned<u32>>,
     /// The longest that it may take in guest time; 10 minutes if left out, 60 seconds for `wait`.
     pub timeout: Option<Span>,
@@ -85,9 +87,11 @@ pub struct Step {
 
 /// A value in JSON output.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::json_expectation)]
 #[serde(deny_unknown_fields)]
 pub struct JsonExpectation {
     /// Where: a JSON pointer (RFC 6901) such as `/0/tso_max_size`, or a path such as `0.tso_max_size`.
+    #[schemars(regex(pattern = rules::PLACE))]
     pub at: String,
     /// The value that must stand there, exactly.
     pub equals: Option<serde_json::Value>,
@@ -109,11 +113,13 @@ pub struct Stream {
     /// Namespace of the receiver.
     pub to: String,
     /// The receiver's address.
+    #[schemars(regex(pattern = rules::ADDRESS))]
     pub address: String,
     /// TCP port.
     #[serde(default = "default_port")]
     pub port: u16,
     /// Length of the payload, such as `64M`.
+    #[schemars(extend("not" = { "enum": [0, "0"] }))]
     pub bytes: Size,
     /// Bytes handed to each `write`, such as `1M`.
     #[serde(default = "default_write")]
@@ -132,6 +138,7 @@ impl Stream {
 
 /// What is waited for: exactly one thing.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::wait)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// The end of a background command, or with `output`, whose output.
@@ -162,13 +169,11 @@ pub struct EventWait {
     #[schemars(with = "String")]
     pub device: Spanned<String>,
     /// `command`, `queue-created`, `queue-destroyed`, `doorbell`, `link`, `state` or `fault`.
-    #[schemars(with = "String")]
     pub kind: EventKind,
     /// The command, the queue, the fault's label; any if left out.
     pub name: Option<String>,
     /// What fields have to be.
     #[serde(default, rename = "where")]
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub conditions: BTreeMap<String, Condition>,
     /// How many of them, from the start of the first step.
     #[serde(default = "one")]
@@ -185,26 +190,22 @@ impl EventWait {
 /// A fault for a device, or an event that it is to make: exactly one of `command`, `completion`, `override`,
 /// `event` and `lift`. `nicvisor faults` lists the names.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::fault)]
 #[serde(deny_unknown_fields)]
 pub struct FaultStep {
     /// The device, such as `gve0`.
     #[schemars(with = "String")]
     pub device: Spanned<String>,
     /// Commands of the driver are treated differently.
-    #[schemars(with = "Option<BTreeMap<String, serde_json::Value>>")]
     pub command: Option<CommandFault>,
     /// Completions are written differently.
-    #[schemars(with = "Option<BTreeMap<String, serde_json::Value>>")]
     pub completion: Option<CompletionFault>,
     /// A value that the driver reads is another one.
     #[serde(rename = "override")]
-    #[schemars(with = "Option<BTreeMap<String, serde_json::Value>>")]
     pub overridden: Option<OverrideFault>,
     /// The device does something now.
-    #[schemars(with = "Option<BTreeMap<String, serde_json::Value>>")]
     pub event: Option<EventRequest>,
     /// Faults end.
-    #[schemars(with = "Option<BTreeMap<String, serde_json::Value>>")]
     pub lift: Option<Lift>,
 }
 
@@ -234,6 +235,7 @@ pub struct FrameWait {
 
 /// A counter's value.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::counter_wait)]
 #[serde(deny_unknown_fields)]
 pub struct CounterWait {
     /// The counter, such as `gve0.tx_packets`; `*` stands for any number: `gve*.tx_packets` is the sum.
@@ -306,6 +308,7 @@ pub enum Measure {
 
 /// A number from outside the guest.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[schemars(transform = rules::measure_source)]
 #[serde(deny_unknown_fields)]
 pub struct MeasureSource {
     /// A counter, as in `expect.counter`.

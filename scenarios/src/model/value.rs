@@ -82,6 +82,7 @@ impl<'de> de::Visitor<'de> for BoundVisitor {
 
 /// The long form.
 #[derive(Deserialize, JsonSchema)]
+#[schemars(extend("minProperties" = 1))]
 #[serde(deny_unknown_fields)]
 struct Table {
     /// Exactly this.

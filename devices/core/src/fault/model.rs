@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Condition, Span, Uses, Value};
 
 /// Something to be done to a driver. See the [module](super) for how it is written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// Commands of the driver are treated differently.
@@ -23,8 +24,9 @@ pub enum Fault {
 }
 
 /// What is done to a command.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(extend("required" = ["name"]))]
 pub struct CommandFault {
     /// The command, by the name that the driver's header gives it.
     pub name: String,
@@ -60,8 +62,9 @@ pub struct CommandFault {
 }
 
 /// What is done to a completion.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(extend("required" = ["queue"]))]
 pub struct CompletionFault {
     /// The queue: its kind and number (`tx 3`), or only the kind for all of them (`tx`).
     pub queue: String,
@@ -101,7 +104,7 @@ pub struct CompletionFault {
 }
 
 /// Several completions written at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Batch {
     /// How many.
@@ -121,7 +124,7 @@ impl Batch {
 }
 
 /// The order of completions in a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// As they came.
@@ -134,7 +137,7 @@ pub enum Order {
 }
 
 /// What becomes of an interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterruptFault {
     /// None is raised.
@@ -144,7 +147,7 @@ pub enum InterruptFault {
 }
 
 /// A value that the driver reads is changed on its way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OverrideFault {
     /// The value, by the name that the device gives it.
@@ -163,7 +166,7 @@ pub struct OverrideFault {
 }
 
 /// Something that the device does now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EventRequest {
     /// The event, by the name that the device gives it.
@@ -174,7 +177,7 @@ pub struct EventRequest {
 }
 
 /// The end of faults.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Lift {
     /// The label of the fault to end; all of them if left out.

@@ -2,12 +2,14 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Duration, Time};
 
 /// A duration such as `"16s"` or `"1m 30s"`, or `"forever"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("pattern" = r"^(forever|\s*([0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*)+|0)$"))]
 #[serde(try_from = "String", into = "String")]
 pub enum Span {
     /// So long.

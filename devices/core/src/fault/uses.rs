@@ -1,25 +1,34 @@
 //! Which uses of a point a fault hits, and for how long it is there.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
 use crate::Time;
 
 /// Which uses are hit, counted from 1 from the moment when the fault is injected. The default is all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("not" = {
+    "required": ["nth"],
+    "anyOf": [{ "required": ["from"] }, { "required": ["every"] }, { "required": ["times"] }]
+}))]
 pub struct Uses {
     /// Only this one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub nth: Option<u64>,
     /// The first to be hit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub from: Option<u64>,
     /// From there, every so many.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub every: Option<u64>,
     /// How many to hit at most.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub times: Option<u64>,
 }
 

@@ -1,7 +1,9 @@
 //! Values of fields as scenarios write them, and what can be asked of them and done to them.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -16,7 +18,7 @@ pub enum Value {
 }
 
 /// What is done to a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields, expecting = "a value, { add = value } or { xor = value }")]
 pub enum Change {
     /// It becomes this.
@@ -34,7 +36,7 @@ pub enum Change {
 }
 
 /// What a field has to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a value or a table of mask, equals, not, at_least and at_most")]
 pub enum Condition {
     /// Exactly this.
@@ -44,7 +46,7 @@ pub enum Condition {
 }
 
 /// Bounds on a field.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Within {
     /// Bits that are looked at; all if left out.
@@ -100,6 +102,23 @@ impl fmt::Display for Value {
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+impl JsonSchema for Value {
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let name_or_number = r"^([^0-9]|[0-9]+$|0x[0-9A-Fa-f]{1,16}$|$)";
+        json_schema!({
+            "description": "A number, which may be text such as \"0xff\", a boolean, or a name that the device gives to a number.",
+            "anyOf": [
+                { "type": ["integer", "boolean"] },
+                { "type": "string", "pattern": name_or_number }
+            ]
+        })
     }
 }
 

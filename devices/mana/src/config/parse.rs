@@ -147,8 +147,8 @@ impl ConfigError {
     }
 }
 
-/// All options.
-const KEYS: [&str; 34] = [
+/// Names that [`Config::set`] takes.
+pub const KEYS: [&str; 34] = [
     "function",
     "mac",
     "ports",

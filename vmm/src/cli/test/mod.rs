@@ -17,15 +17,15 @@ use super::prepare::open_store;
 use super::report::{check_writable, say, write_whole};
 use super::rules;
 use super::run::catch_signals;
+use crate::machine::MOST_CPUS;
+use crate::nic;
 use files::Files;
 use job::Job;
 use live::Live;
 
 pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
     if arguments.schema {
-        let schema =
-            serde_json::to_string_pretty(&scenarios::schema::schema()).expect("schemas are plain data");
-        say(&(schema + "\n"))?;
+        say(&(serde_json::to_string_pretty(&schema()).expect("schemas are plain data") + "\n"))?;
         return Ok(0);
     }
     // All that can be wrong with what was asked is said before the first guest boots.
@@ -118,6 +118,16 @@ fn page(arguments: &TestArguments, directory: &Path, outcomes: &[Outcome]) -> St
     let outcomes: Vec<_> =
         outcomes.iter().map(|outcome| (outcome.clone(), Files::links(directory, outcome))).collect();
     report::html::html(&page, &outcomes, &|id| rules::all().find(|rule| rule.id == id))
+}
+
+/// The schema of scenario files, with the names that this program knows.
+fn schema() -> scenarios::schema::Schema {
+    let option_names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    scenarios::schema::schema(&scenarios::schema::Names {
+        nics: nic::kinds().map(|(kind, options)| (kind.to_owned(), option_names(options))).collect(),
+        rules: rules::all().map(|rule| rule.id.to_owned()).collect(),
+        most_cpus: MOST_CPUS as u32,
+    })
 }
 
 fn load(arguments: &TestArguments) -> Result<Vec<Scenario>, Failure> {
