@@ -81,6 +81,12 @@ pub enum ImageError {
         /// What apt said.
         detail: String,
     },
+    /// The user stopped it.
+    #[error("fetching {what} was interrupted; the next time it goes on where it stopped")]
+    Interrupted {
+        /// What was being fetched.
+        what: String,
+    },
     /// The mirror does not have it.
     #[error("the Debian mirror has no {what}{hint}")]
     NotOnMirror {
@@ -123,6 +129,7 @@ impl ImageError {
             | ImageError::BadModule { .. }
             | ImageError::BadEdit { .. }
             | ImageError::Build { .. }
+            | ImageError::Interrupted { .. }
             | ImageError::BadFile { .. } => false,
             ImageError::MissingTool { .. }
             | ImageError::NoMirror

@@ -3,19 +3,22 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
+    io::Write,
+    path::Path,
     time::SystemTime,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ImageError, Store,
     apt::{Apt, Paragraph, Suite, compare_versions},
     packages,
+    store::{read_json, to_json},
 };
 
 /// A kernel that can be fetched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The name to ask for it by, such as `debian:6.12.117`.
     pub name: String,
@@ -43,27 +46,52 @@ impl Store {
     /// # Errors
     /// When lists are needed and cannot be fetched.
     pub fn offers(&self, update: bool) -> Result<Offers, ImageError> {
-        let mut known_at = SystemTime::now();
-        let mut kernels: Vec<Offer> = Vec::new();
+        let mut archives = Vec::new();
         for suite in SUITES {
-            let apt = match self.known_apt(suite).filter(|_| !update) {
+            archives.push(match self.known_apt(suite).filter(|_| !update) {
                 Some(apt) => apt,
                 None => {
                     let _lock = self.cache.lock(self.progress)?;
                     self.apt(suite)?
                 }
-            };
-            known_at = known_at.min(apt.known_at());
+            });
+        }
+        let path = self.cache.path(REMEMBERED);
+        let lists: Vec<SystemTime> = archives.iter().map(Apt::known_at).collect();
+        let known_at = lists.iter().min().copied().unwrap_or(SystemTime::UNIX_EPOCH);
+        if let Some(remembered) = read_json::<Remembered>(&path).filter(|known| known.lists == lists) {
+            return Ok(Offers { known_at, kernels: remembered.kernels });
+        }
+        let _task = self.progress.start("reading Debian's package lists");
+        let mut kernels: Vec<Offer> = Vec::new();
+        for apt in &archives {
             // The first part of the archive that has a version is the one that it would be fetched from.
-            for offer in of_suite(&apt)? {
+            for offer in of_suite(apt)? {
                 if !kernels.iter().any(|known| known.name == offer.name) {
                     kernels.push(offer);
                 }
             }
         }
         kernels.sort_by(|left, right| compare_versions(&left.version, &right.version));
-        Ok(Offers { known_at, kernels })
+        let remembered = Remembered { lists, kernels };
+        // Without it the lists are only read again.
+        let _ = remember(&path, &remembered);
+        Ok(Offers { known_at, kernels: remembered.kernels })
     }
+}
+
+/// What package lists of these times have: reading them takes seconds.
+#[derive(Serialize, Deserialize)]
+struct Remembered {
+    lists: Vec<SystemTime>,
+    kernels: Vec<Offer>,
+}
+
+fn remember(path: &Path, remembered: &Remembered) -> std::io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(&to_json(remembered))?;
+    file.persist(path)?;
+    Ok(())
 }
 
 fn of_suite(apt: &Apt) -> Result<Vec<Offer>, ImageError> {
@@ -148,6 +176,8 @@ impl Sizes {
 fn size(paragraph: &Paragraph) -> u64 {
     paragraph.get("Size").and_then(|size| size.parse().ok()).unwrap_or(0)
 }
+
+const REMEMBERED: &str = "apt/offers.json";
 
 /// In the order in which a version is looked for.
 const SUITES: [Suite; 3] = [Suite::Bookworm, Suite::Trixie, Suite::TrixieBackports];

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, LOAD, PORT, Package,
     ProgressStyle, STREAM,
-    apt::{self, Apt, Fetched, Mirror, Suite},
+    apt::{self, Apt, Fetched, Mirror, Suite, Surroundings},
     cache::{self, Cache, Lock, Uses},
     initramfs, kernel,
     name::DebianVersion,
@@ -29,6 +29,8 @@ pub struct StoreOptions {
     pub mirror: Option<String>,
     /// How progress is shown.
     pub progress: ProgressStyle,
+    /// Set when the user wants to stop: what is being fetched is left to be continued the next time.
+    pub interrupted: Arc<AtomicBool>,
 }
 
 /// Kernels and initramfs images, on disk.
@@ -37,6 +39,7 @@ pub struct Store {
     pub(crate) cache: Cache,
     mirror: Option<String>,
     pub(crate) progress: ProgressStyle,
+    interrupted: Arc<AtomicBool>,
     pub(crate) uses: Uses,
     /// The parts of the archive whose lists have been fetched.
     updated: Mutex<Vec<Suite>>,
@@ -64,6 +67,7 @@ impl Store {
             cache: Cache::open(directory)?,
             mirror: options.mirror,
             progress: options.progress,
+            interrupted: options.interrupted,
             uses: Uses::default(),
             updated: Mutex::default(),
         })
@@ -154,6 +158,12 @@ impl Store {
                 listing.names.push(name.name);
                 listing.names.sort();
             }
+        }
+        for listing in listings.values_mut() {
+            // The longest name is the most exact.
+            let exact = listing.names.iter().max_by_key(|name| name.len()).cloned();
+            listing.kernel.name =
+                exact.unwrap_or_else(|| format!("debian:{}", packages::upstream(&listing.kernel.version)));
         }
         Ok(listings.into_values().collect())
     }
@@ -285,14 +295,18 @@ impl Store {
         }
         let mirror = Mirror::detect(self.mirror.as_deref())?;
         let directory = self.cache.path("apt").join(suite.to_string());
-        let apt = Apt::update(directory, suite, &mirror, self.progress)?;
+        let apt = Apt::update(directory, suite, &mirror, self.surroundings())?;
         updated.push(suite);
         Ok(apt)
     }
 
     /// apt with lists of an earlier time, if there are any.
     pub(crate) fn known_apt(&self, suite: Suite) -> Option<Apt> {
-        Apt::known(self.cache.path("apt").join(suite.to_string()), self.progress)
+        Apt::known(self.cache.path("apt").join(suite.to_string()), self.surroundings())
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings { progress: self.progress, interrupted: Arc::clone(&self.interrupted) }
     }
 
     /// Fetches packages into a directory that outlives an interruption, so that what is complete is not

@@ -5,17 +5,26 @@
 //! checks the archive's signature, and through it the hash of every list and package.
 
 mod control;
+mod fetch;
+mod proxy;
 mod run;
 mod sources;
 mod version;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::SystemTime,
 };
 
 use crate::{ImageError, ProgressStyle};
+use fetch::{Fetcher, Remote, Stop};
+use proxy::Route;
 
 pub(crate) use control::Paragraph;
 #[cfg(test)]
@@ -27,7 +36,14 @@ pub(crate) use version::compare as compare_versions;
 /// apt set up for one part of the archive.
 pub(crate) struct Apt {
     directory: PathBuf,
-    progress: ProgressStyle,
+    surroundings: Surroundings,
+}
+
+/// What apt is used in: how progress is shown, and whether the user wants to stop.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    pub(crate) progress: ProgressStyle,
+    pub(crate) interrupted: Arc<AtomicBool>,
 }
 
 /// A package file that has been fetched.
@@ -44,9 +60,9 @@ impl Apt {
         directory: PathBuf,
         suite: Suite,
         mirror: &Mirror,
-        progress: ProgressStyle,
+        surroundings: Surroundings,
     ) -> Result<Apt, ImageError> {
-        let apt = Apt { directory, progress };
+        let apt = Apt { directory, surroundings };
         apt.configure(&mirror.sources(suite))?;
         let what = format!("fetching the package lists of Debian {suite}");
         let outcome = apt.get(&["update"], None, &what);
@@ -65,8 +81,8 @@ impl Apt {
     }
 
     /// apt with the lists that an earlier update left in `directory`, if it came to an end.
-    pub(crate) fn known(directory: PathBuf, progress: ProgressStyle) -> Option<Apt> {
-        directory.join(COMPLETE).is_file().then_some(Apt { directory, progress })
+    pub(crate) fn known(directory: PathBuf, surroundings: Surroundings) -> Option<Apt> {
+        directory.join(COMPLETE).is_file().then_some(Apt { directory, surroundings })
     }
 
     /// When the lists were fetched.
@@ -101,7 +117,8 @@ impl Apt {
         Ok(text.lines().filter_map(parse_uri).collect())
     }
 
-    /// Fetches packages in these versions into `target`, and checks them.
+    /// Fetches packages in these versions into `target`, and checks them. What an interrupted fetch left there is
+    /// continued.
     pub(crate) fn download(
         &self,
         packages: &[(String, String)],
@@ -110,17 +127,70 @@ impl Apt {
     ) -> Result<Vec<Fetched>, ImageError> {
         let wanted: Vec<String> =
             packages.iter().map(|(name, version)| format!("{name}={version}")).collect();
-        let mut arguments = vec!["download"];
-        arguments.extend(wanted.iter().map(String::as_str));
-        self.get(&arguments, Some(target), what)?;
+        let mut command = self.command("apt-get", Some(target))?;
+        command.args(["download", "--print-uris", "--quiet=2"]).args(&wanted);
+        let addresses = run::output(&mut command, what)?;
+        // apt itself fetches what comes by other ways than plain HTTP, or not at all by that.
+        if !self.fetch(&addresses, target, what)? {
+            let mut arguments = vec!["download"];
+            arguments.extend(wanted.iter().map(String::as_str));
+            self.get(&arguments, Some(target), what)?;
+        }
         packages.iter().map(|(name, version)| find_package(target, name, version)).collect()
     }
 
+    /// Fetches what `--print-uris` printed over HTTP, as far as that goes: whether all is there.
+    fn fetch(&self, addresses: &str, target: &Path, what: &str) -> Result<bool, ImageError> {
+        let lines = addresses.lines().filter(|line| line.starts_with('\''));
+        let Some(remotes) = lines.map(parse_remote).collect::<Option<Vec<Remote>>>() else {
+            return Ok(false);
+        };
+        let task = self.surroundings.progress.start(what);
+        let total: u64 = remotes.iter().map(|remote| remote.size).sum();
+        let mut before = 0;
+        let mut fetchers: BTreeMap<&str, Fetcher> = BTreeMap::new();
+        for remote in &remotes {
+            let mut arrived = |bytes| task.percent(100.0 * (before + bytes) as f64 / total.max(1) as f64);
+            let host = host(&remote.address);
+            if !fetchers.contains_key(host) {
+                match self.fetcher(host) {
+                    Ok(fetcher) => _ = fetchers.insert(host, fetcher),
+                    Err(reason) => {
+                        tracing::debug!("{reason}; apt is asked for {what}");
+                        return Ok(false);
+                    }
+                }
+            }
+            let fetched = fetchers[host].fetch(remote, target, &mut arrived);
+            match fetched {
+                Ok(_) => before += remote.size,
+                Err(Stop::Unreachable(reason)) => {
+                    tracing::debug!("{reason}; now apt tries {what}");
+                    return Ok(false);
+                }
+                Err(Stop::Interrupted) => return Err(ImageError::Interrupted { what: run::wanted(what) }),
+                Err(Stop::Unwritable(error)) => return Err(ImageError::cache(target)(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What fetches from `host` the way that apt would go.
+    fn fetcher(&self, host: &str) -> Result<Fetcher, String> {
+        let mut command = self.command("apt-config", None).map_err(|error| error.to_string())?;
+        let dump = run::output(command.args(["dump", "Acquire::http"]), "apt's configuration");
+        let proxy = Route::of(&dump.map_err(|error| error.to_string())?, host).proxy()?;
+        Ok(Fetcher::new(proxy, Arc::clone(&self.surroundings.interrupted)))
+    }
+
     fn get(&self, arguments: &[&str], directory: Option<&Path>, what: &str) -> Result<(), ImageError> {
-        let task = self.progress.start(what);
+        let task = self.surroundings.progress.start(what);
         let mut command = self.command("apt-get", directory)?;
         command.args(["--quiet=1", "--option=APT::Status-Fd=1"]).args(arguments);
-        run::with_progress(&mut command, what, |percent| task.percent(percent))
+        let done = run::with_progress(&mut command, what, |percent| task.percent(percent));
+        // On a terminal Ctrl-C has ended apt as well.
+        let interrupted = done.is_err() && self.surroundings.interrupted.load(Ordering::Relaxed);
+        if interrupted { Err(ImageError::Interrupted { what: run::wanted(what) }) } else { done }
     }
 
     fn command(
@@ -167,6 +237,8 @@ fn configuration(root: &str) -> String {
         r#"Dir::State "{root}/state";
 Dir::State::status "{root}/status";
 Dir::Cache "{root}/cache";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "";
 Dir::Etc::SourceList "/dev/null";
 Dir::Etc::SourceParts "{root}/sources.d";
 Dir::Etc::Preferences "/dev/null";
@@ -195,6 +267,26 @@ fn parse_uri(line: &str) -> Option<(String, String)> {
     Some((parts.next()?.to_owned(), parts.next()?.replace("%3a", ":")))
 }
 
+/// The same, as a file to be fetched; `None` if it is not for plain HTTP, or has no SHA-256.
+fn parse_remote(line: &str) -> Option<Remote> {
+    let (address, rest) = line.strip_prefix('\'')?.split_once("' ")?;
+    let mut words = rest.split_whitespace();
+    let (name, size, hash) = (words.next()?, words.next()?, words.next()?);
+    let is_file = !name.contains('/') && name.ends_with(".deb");
+    (address.starts_with("http://") && is_file).then_some(Remote {
+        address: address.to_owned(),
+        name: name.to_owned(),
+        size: size.parse().ok()?,
+        sha256: hash.strip_prefix("SHA256:")?.to_owned(),
+    })
+}
+
+/// The host of an HTTP address.
+fn host(address: &str) -> &str {
+    let rest = address.strip_prefix("http://").unwrap_or_default();
+    rest.split(['/', ':']).next().unwrap_or_default()
+}
+
 fn find_package(directory: &Path, name: &str, version: &str) -> Result<Fetched, ImageError> {
     let prefix = format!("{name}_{}_", version.replace(':', "%3a"));
     let files = fs::read_dir(directory).map_err(ImageError::cache(directory))?;
@@ -219,5 +311,23 @@ mod tests {
         let line = "'http://mirror.example/pool/libc6_2.41-12%2bdeb13u5_amd64.deb' libcap2_1%3a2.75-10+b3_amd64.deb 28988 SHA256:aa";
         assert_eq!(parse_uri(line), Some(("libcap2".to_owned(), "1:2.75-10+b3".to_owned())));
         assert_eq!(parse_uri("Reading package lists..."), None);
+    }
+
+    #[test]
+    fn what_is_fetched_over_http_is_read_from_print_uris() {
+        let line = |address: &str, hash: &str| {
+            parse_remote(&format!(
+                "'{address}/libcap2_2.75_amd64.deb' libcap2_1%3a2.75_amd64.deb 28988 {hash}"
+            ))
+        };
+        let remote = line("http://mirror.example/pool", "SHA256:aa").unwrap();
+        assert_eq!((remote.size, remote.sha256.as_str()), (28_988, "aa"));
+        assert_eq!(remote.name, "libcap2_1%3a2.75_amd64.deb");
+        assert_eq!(host(&remote.address), "mirror.example");
+        assert_eq!(remote.address, "http://mirror.example/pool/libcap2_2.75_amd64.deb");
+        for other in ["file:/srv/mirror", "https://mirror.example", "mirror+http://mirror.example"] {
+            assert_eq!(line(other, "SHA256:aa"), None, "{other} is for apt");
+        }
+        assert_eq!(line("http://mirror.example", "MD5Sum:aa"), None);
     }
 }

@@ -93,10 +93,14 @@ fn failed(what: &str, complaints: &str) -> ImageError {
     if says_disk_full(complaints) {
         return ImageError::DiskFull { path: what.into() };
     }
-    let what = ["fetching ", "fetch "].iter().find_map(|verb| what.strip_prefix(verb)).unwrap_or(what);
     let detail: Vec<&str> =
         complaints.lines().filter(|line| !line.trim().is_empty()).take(MOST_COMPLAINTS).collect();
-    ImageError::Fetch { what: what.to_owned(), detail: detail.join("\n") }
+    ImageError::Fetch { what: wanted(what), detail: detail.join("\n") }
+}
+
+/// What is fetched, without the word for fetching.
+pub(super) fn wanted(what: &str) -> String {
+    ["fetching ", "fetch "].iter().find_map(|verb| what.strip_prefix(verb)).unwrap_or(what).to_owned()
 }
 
 fn says_disk_full(complaints: &str) -> bool {
@@ -105,7 +109,8 @@ fn says_disk_full(complaints: &str) -> bool {
         .any(|sign| complaints.contains(sign))
 }
 
-const TOOLS: [(&str, &str); 3] = [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg")];
+const TOOLS: [(&str, &str); 4] =
+    [("apt-get", "apt"), ("apt-cache", "apt"), ("apt-config", "apt"), ("dpkg-deb", "dpkg")];
 
 const MOST_COMPLAINTS: usize = 8;
 

@@ -70,6 +70,7 @@ impl Failure {
     /// The program's exit status for it.
     pub fn status(&self) -> u8 {
         match self {
+            Failure::Image(ImageError::Interrupted { .. }) => INTERRUPTED,
             Failure::Image(error) if error.is_environment() => ENVIRONMENT,
             Failure::Boot(BootError::Machine(MachineError::Allocate { .. })) => ENVIRONMENT,
             Failure::Boot(BootError::Initramfs { .. } | BootError::Backend(_) | BootError::Outside(_)) => {

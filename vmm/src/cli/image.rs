@@ -1,6 +1,7 @@
 //! `nicvisor image`.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use guest_images::edit::build_module;
@@ -14,7 +15,7 @@ use super::prepare::open_store;
 use super::report::say;
 
 pub(super) fn image(arguments: &ImageArguments) -> Result<u8, Failure> {
-    let store = open_store(&arguments.store)?;
+    let store = open_store(&arguments.store, &Arc::default())?;
     match &arguments.verb {
         ImageVerb::List(arguments) => list(&store, arguments)?,
         ImageVerb::Build(arguments) => build(&store, arguments)?,

@@ -20,10 +20,14 @@ use crate::guest::{Guest, Plan, boot};
 use crate::machine::MachineConfig;
 use crate::nic::NicSpec;
 
-pub(super) fn open_store(arguments: &StoreArguments) -> Result<Store, Failure> {
+pub(super) fn open_store(
+    arguments: &StoreArguments,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Store, Failure> {
     Ok(Store::open(StoreOptions {
         cache_dir: arguments.cache.clone(),
         mirror: arguments.mirror.clone(),
+        interrupted: Arc::clone(interrupted),
         ..StoreOptions::default()
     })?)
 }

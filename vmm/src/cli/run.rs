@@ -48,9 +48,9 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
         guest: &arguments.guest,
         medium,
         timeout: arguments.timeout,
-        interrupted,
+        interrupted: Arc::clone(&interrupted),
     };
-    let store = open_store(&arguments.guest.store)?;
+    let store = open_store(&arguments.guest.store, &interrupted)?;
     let mut prepared = prepare(order, &store)?;
     let ended = prepared.start().map(|()| {
         if arguments.command.is_empty() || arguments.interactive {

@@ -75,7 +75,7 @@ fn carry_out(
             .map_err(|source| Failure::Write { path: directory.clone(), source })?;
         check_writable(&directory.join("results.json"))?;
     }
-    let store = open_store(&arguments.guest.store)?;
+    let store = open_store(&arguments.guest.store, interrupted)?;
     let mut outcomes = Vec::new();
     let one = |job: &Job<'_>| job.carry_out(&store, interrupted, live);
     let result = pool::run(jobs, arguments.jobs, interrupted, one, &mut |outcome: Outcome| {
