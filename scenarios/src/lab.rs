@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use nicvisor_core::fault::{Fault, FaultPoints};
+use nicvisor_core::pci::Slot;
 use nicvisor_core::{DeviceEvent, EventKinds, Finding, Sizes, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -68,7 +69,19 @@ pub trait Lab {
     /// The account of all frames as it is now. Nothing is disturbed by asking.
     fn ledger(&self) -> LedgerSnapshot;
 
-    /// Plugs or unplugs a port.
+    /// Takes a device away from its guest, without asking it.
+    ///
+    /// # Errors
+    /// When there is no such device, or it is not plugged in.
+    fn unplug(&mut self, device: &str) -> Result<(), String>;
+
+    /// Gives a device back to its guest, on PCI in `slot`, or where it was.
+    ///
+    /// # Errors
+    /// When there is no such device, it is plugged in, or the slot is taken.
+    fn plug(&mut self, device: &str, slot: Option<Slot>) -> Result<(), String>;
+
+    /// Connects a port to its link, or pulls its cable.
     ///
     /// # Errors
     /// When there is no such port.

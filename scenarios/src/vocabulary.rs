@@ -96,6 +96,11 @@ impl Vocabulary {
                 event.pattern().resolve(&points.faults).map_err(|error| refused(span, &error))?;
             }
         }
+        let unplugged = step.unplug.as_ref().map(|unplug| &unplug.get_ref().device);
+        let plugged = step.plug.as_ref().map(|plug| &plug.get_ref().device);
+        for device in unplugged.into_iter().chain(plugged) {
+            self.device(device.get_ref(), device.span())?;
+        }
         if let Some(fault) = &step.fault {
             let device = &fault.get_ref().device;
             let known = self.device(device.get_ref(), device.span())?;

@@ -96,7 +96,7 @@ const PARAMETERS: &str = "what stands for a parameter is known in each case only
 const EQUAL: &str = "values are compared with each other";
 
 /// The malformed scenarios that a JSON Schema cannot know to be wrong, and why.
-const BEYOND_A_SCHEMA: [(&str, &str); 39] = [
+const BEYOND_A_SCHEMA: [(&str, &str); 40] = [
     ("exclude-unknown-axis", NAMES),
     ("fault-for-unknown-device", NAMES),
     ("fault-of-unknown-command", NAMES),
@@ -132,6 +132,7 @@ const BEYOND_A_SCHEMA: [(&str, &str); 39] = [
     ("unknown-namespace", NAMES),
     ("unknown-parameter", NAMES),
     ("unknown-port", NAMES),
+    ("unplug-unknown-device", NAMES),
     ("wait-for-later-command", NAMES),
     ("wait-for-unknown-command", NAMES),
     ("wait-for-unknown-counter", NAMES),

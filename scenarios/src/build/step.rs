@@ -2,12 +2,13 @@
 
 use nicvisor_core::Duration;
 use nicvisor_core::fault::Fault;
+use nicvisor_core::pci::Slot;
 use serde_json::Value;
 
 use super::{unplaced, unplaced_all};
 use crate::model::{
-    CaptureSwitch, FaultStep, JsonExpectation, LinkChange, Measure, MeasureSource, Signal, SizeMeasure,
-    Stage, Statuses, Step, Stop, Stream, Wait,
+    CaptureSwitch, FaultStep, JsonExpectation, LinkChange, Measure, MeasureSource, PciSlot, Plug, Signal,
+    SizeMeasure, Stage, Statuses, Step, Stop, Stream, Unplug, Wait,
 };
 use crate::units::{Size, Span};
 
@@ -48,7 +49,26 @@ impl Step {
         Step { stop: Some(unplaced(Stop { job: unplaced(job), signal })), ..Step::default() }
     }
 
-    /// Changes a link, or plugs or unplugs a port.
+    /// Takes a device away from its guest.
+    #[must_use]
+    pub fn unplug(device: impl Into<String>) -> Step {
+        Step { unplug: Some(unplaced(Unplug { device: unplaced(device) })), ..Step::default() }
+    }
+
+    /// Gives a device back to its guest, where it was.
+    #[must_use]
+    pub fn plug(device: impl Into<String>) -> Step {
+        Step { plug: Some(unplaced(Plug { device: unplaced(device), slot: None })), ..Step::default() }
+    }
+
+    /// Gives a device back to its guest in another slot on PCI.
+    #[must_use]
+    pub fn plug_into(device: impl Into<String>, slot: Slot) -> Step {
+        let plug = Plug { device: unplaced(device), slot: Some(PciSlot(slot)) };
+        Step { plug: Some(unplaced(plug)), ..Step::default() }
+    }
+
+    /// Changes a link, or pulls a port's cable.
     #[must_use]
     pub fn link(change: LinkChange) -> Step {
         Step { link: Some(unplaced(change)), ..Step::default() }

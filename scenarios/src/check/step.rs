@@ -56,7 +56,8 @@ impl<'a> Checker<'a> {
             return Err(Wrong::new(span.clone(), message, help));
         }
         if kinds.is_empty() && step.measure.is_empty() {
-            let help = "add run = \"COMMAND\", or one of stream, parallel, sequence, wait, stop, link, fault, capture, measure";
+            let help = "add run = \"COMMAND\", or one of stream, parallel, sequence, wait, stop, link, fault, unplug, \
+                plug, capture, measure";
             return Err(Wrong::new(span.clone(), "the step does nothing", help));
         }
         check_modifiers(step, span)?;
@@ -212,6 +213,8 @@ fn kinds(step: &Step) -> Vec<&'static str> {
         ("stop", step.stop.is_some()),
         ("link", step.link.is_some()),
         ("fault", step.fault.is_some()),
+        ("unplug", step.unplug.is_some()),
+        ("plug", step.plug.is_some()),
         ("capture", step.capture.is_some()),
     ]
     .into_iter()

@@ -4,6 +4,7 @@ mod expect;
 mod interface;
 mod machine;
 mod network;
+mod plug;
 mod step;
 mod value;
 
@@ -26,6 +27,7 @@ pub use expect::{
 pub use interface::Settings;
 pub use machine::{Guest, NicTable};
 pub use network::{Device, DeviceKind, LinkChange, LinkSpec, Namespace};
+pub use plug::{PciSlot, Plug, Unplug};
 pub use step::{
     CaptureSwitch, CounterWait, EventWait, FaultStep, FrameWait, JsonExpectation, Measure, MeasureSource,
     Signal, SizeMeasure, Statuses, Step, Stop, Stream, Wait,

@@ -12,12 +12,13 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::network::LinkChange;
+use super::plug::{Plug, Unplug};
 use super::{Bound, Stage};
 use crate::schema::rules;
 use crate::units::{Size, Span};
 
-/// One step. Exactly one of `run`, `stream`, `parallel`, `sequence`, `wait`, `stop`, `link`, `fault`, `capture` is
-/// given, or `measure` alone.
+/// One step. Exactly one of `run`, `stream`, `parallel`, `sequence`, `wait`, `stop`, `link`, `fault`, `unplug`, `plug`,
+/// `capture` is given, or `measure` alone.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[schemars(transform = rules::step)]
 #[serde(deny_unknown_fields)]
@@ -44,12 +45,18 @@ pub struct Step {
     /// End a background command with a signal.
     #[schemars(with = "Option<Stop>")]
     pub stop: Option<Spanned<Stop>>,
-    /// Change a link or unplug a port.
+    /// Change a link, or pull a port's cable.
     #[schemars(with = "Option<LinkChange>")]
     pub link: Option<Spanned<LinkChange>>,
     /// Let a device do what its driver does not expect.
     #[schemars(with = "Option<FaultStep>")]
     pub fault: Option<Spanned<FaultStep>>,
+    /// Take a device away from its guest.
+    #[schemars(with = "Option<Unplug>")]
+    pub unplug: Option<Spanned<Unplug>>,
+    /// Give a device back to its guest.
+    #[schemars(with = "Option<Plug>")]
+    pub plug: Option<Spanned<Plug>>,
     /// Begin or end a stretch of time whose frames are captured. With such a step, nothing else is.
     pub capture: Option<CaptureSwitch>,
     /// Numbers to be kept under a name, for relations and tables: from the JSON output of `run` or `stream`, or

@@ -82,6 +82,17 @@ impl<'a> Activity<'a> {
             let result = fault.faults().iter().try_for_each(|fault| world.lab.inject(device, fault));
             world.note(MomentKind::Fault, device, &self.title);
             self.checks.push(Check::of(&self.title, result));
+        } else if let Some(unplug) = &step.unplug {
+            let device = unplug.get_ref().device.get_ref();
+            let result = world.lab.unplug(device);
+            world.note(MomentKind::Device, device, "unplugged");
+            self.checks.push(Check::of(&self.title, result));
+        } else if let Some(plug) = &step.plug {
+            let plug = plug.get_ref();
+            let device = plug.device.get_ref();
+            let result = world.lab.plug(device, plug.slot.map(|slot| slot.0));
+            world.note(MomentKind::Device, device, "plugged in");
+            self.checks.push(Check::of(&self.title, result));
         } else if let Some(capture) = step.capture {
             world.lab.set_capture(capture == CaptureSwitch::Start);
         } else if !step.parallel.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nicvisor_core::fault::{Fault, FaultPoints};
+use nicvisor_core::pci::Slot;
 use nicvisor_core::{DeviceEvent, Duration, EventKind, EventKinds, Finding, Time};
 
 use crate::lab::{
@@ -146,6 +147,19 @@ impl Lab for Paper {
 
     fn ledger(&self) -> LedgerSnapshot {
         self.ledger.clone()
+    }
+
+    fn unplug(&mut self, device: &str) -> Result<(), String> {
+        self.asked.push(format!("unplug {device}"));
+        Ok(())
+    }
+
+    fn plug(&mut self, device: &str, slot: Option<Slot>) -> Result<(), String> {
+        self.asked.push(format!("plug {device} {slot:?}"));
+        match slot {
+            Some(Slot::HOST_BRIDGE) => Err("that slot is taken".into()),
+            _ => Ok(()),
+        }
     }
 
     fn set_port(&mut self, port: &str, up: bool) -> Result<(), String> {

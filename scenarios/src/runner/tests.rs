@@ -282,6 +282,25 @@ capture = 'stop'
 }
 
 #[test]
+fn devices_go_and_come() {
+    let text = "
+[[step]]
+unplug = { device = 'gve0' }
+[[step]]
+plug = { device = 'gve0', slot = '00:09.0' }
+[[step]]
+plug = { device = 'gve0' }
+";
+    let (outcome, lab) = carry_out_with(&[], text);
+    assert_eq!(outcome.verdict, Verdict::Pass, "{:?}", failures(&outcome));
+    let into = "plug gve0 Some(Slot { device: 9, function: 0 })";
+    assert_eq!(lab.asked, ["unplug gve0", into, "plug gve0 None"]);
+    assert!(outcome.timeline.iter().any(|moment| moment.text == "unplugged" && moment.subject == "gve0"));
+    let (outcome, _) = carry_out_with(&[], "[[step]]\nplug = { device = 'gve0', slot = '00:00.0' }\n");
+    assert_eq!(failures(&outcome), ["plug gve0 into 00:00.0: that slot is taken"]);
+}
+
+#[test]
 fn trouble_and_the_ledger_fail_a_scenario() {
     const WARNS: Program = &[(10, Act::Trouble("WARNING: CPU: 0")), (20, Act::Exits(0))];
     let (outcome, _) = carry_out_with(&[("a", WARNS)], "[[step]]\nrun = 'a'\n");

@@ -33,6 +33,13 @@ pub(super) fn title(step: &Step) -> String {
     if let Some(fault) = &step.fault {
         return format!("fault in {}", fault.get_ref().device.get_ref());
     }
+    if let Some(unplug) = &step.unplug {
+        return format!("unplug {}", unplug.get_ref().device.get_ref());
+    }
+    if let Some(plug) = step.plug.as_ref().map(|plug| plug.get_ref()) {
+        let slot = plug.slot.map_or("in".into(), |slot| format!("into {}", slot.0));
+        return format!("plug {} {slot}", plug.device.get_ref());
+    }
     if let Some(capture) = step.capture {
         return format!("capture {capture:?}").to_lowercase();
     }

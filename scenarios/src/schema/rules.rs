@@ -110,8 +110,8 @@ pub(crate) const PREFIX: &str = "^[0-9A-Fa-f.:]+/[0-9]{1,3}$";
 pub(crate) const PLACE: &str = r"^(/([^~]|~[01])*|[^\]\[. $/][^\]\[. $]*(\.[^\]\[. $]+)*)?$";
 
 /// What a step can be.
-const STEP_KINDS: [&str; 9] =
-    ["run", "stream", "parallel", "sequence", "wait", "stop", "link", "fault", "capture"];
+const STEP_KINDS: [&str; 11] =
+    ["run", "stream", "parallel", "sequence", "wait", "stop", "link", "fault", "unplug", "plug", "capture"];
 /// What only goes with `run`.
 const WITH_RUN: [&str; 7] =
     ["namespace", "guest", "background", "status", "output_contains", "output_lacks", "json"];

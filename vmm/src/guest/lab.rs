@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use agent_protocol::{Channel, Command, JobId};
 use nicvisor_core::fault::{Fault, FaultPoints};
+use nicvisor_core::pci::Slot;
 use nicvisor_core::{DeviceId, EventKinds, Finding, Time};
 use nicvisor_net::network::{Change, Place, PortId, SharedMedium};
 use scenarios::lab::{
@@ -71,6 +72,12 @@ impl<'a> GuestLab<'a> {
 
     fn link(&self, name: &str) -> Result<nicvisor_net::network::LinkId, String> {
         self.medium.network().find_link(name).ok_or_else(|| format!("there is no link {name}"))
+    }
+
+    /// Lets something happen to a guest's machine.
+    fn input(&mut self, guest: usize, input: Input) -> Result<(), String> {
+        self.guests[guest].asleep = false;
+        self.guests[guest].guest.input(input).map_err(|error| error.to_string())
     }
 
     /// Changes the network, and tells the devices whose ports it took `up` or down.
@@ -228,6 +235,16 @@ impl Lab for GuestLab<'_> {
             }
         }
         snapshot
+    }
+
+    fn unplug(&mut self, device: &str) -> Result<(), String> {
+        let (guest, device) = self.device(device)?;
+        self.input(guest, Input::Unplug { device })
+    }
+
+    fn plug(&mut self, device: &str, slot: Option<Slot>) -> Result<(), String> {
+        let (guest, device) = self.device(device)?;
+        self.input(guest, Input::Plug { device, slot })
     }
 
     fn set_port(&mut self, port: &str, up: bool) -> Result<(), String> {
