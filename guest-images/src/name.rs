@@ -72,6 +72,9 @@ impl FromStr for KernelName {
             ));
         }
         let path = PathBuf::from(name);
+        if DebianVersion::parse(name).is_some() && !path.exists() {
+            return Err(bad(&format!("Debian's kernels are named like debian:{name}")));
+        }
         if let Some((kind, _)) = name.split_once(':')
             && !kind.contains('/')
             && !path.exists()

@@ -1,5 +1,7 @@
 //! From one file to its cases: parameters, the matrix, what is excluded from it, variants and defaults.
 
+use std::collections::BTreeSet;
+
 use crate::model::Scenario;
 use crate::tree::{self, Key, Kind, Parameters, Table, Value, Wrong, nearest};
 
@@ -58,6 +60,9 @@ impl Cases {
         for condition in cases.variants.iter().chain(&excludes) {
             cases.check_condition(&condition.when)?;
         }
+        for exclude in &excludes {
+            cases.check_values(&exclude.when)?;
+        }
         let kept = |point: &Point| {
             let parameters = cases.parameters_at(point)?;
             Ok(!excludes.iter().any(|exclude| applies(&exclude.when, &parameters)))
@@ -65,6 +70,11 @@ impl Cases {
         let kept: Vec<bool> = cases.points.iter().map(kept).collect::<Result<_, Wrong>>()?;
         let mut kept = kept.into_iter();
         cases.points.retain(|_| kept.next().unwrap_or(true));
+        // With kernels from the command line a file may well have nothing to do.
+        if let (true, true, Some(exclude)) = (cases.points.is_empty(), kernels.is_empty(), excludes.first()) {
+            let span = exclude.when.0.first().map_or(0..0, |(key, _)| key.span.clone());
+            return Err(Wrong::new(span, "every case is excluded", "leave one, or remove the file"));
+        }
         Ok(cases)
     }
 
@@ -90,6 +100,27 @@ impl Cases {
                     format!("there is no parameter or axis {}", key.name),
                     help,
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is excluded occurs: a value that no case has is misspelt. Kernels are not asked for: the command line may
+    /// name others.
+    fn check_values(&self, when: &Table) -> Result<(), Wrong> {
+        let all: Vec<Parameters> =
+            self.points.iter().map(|point| self.parameters_at(point)).collect::<Result<_, _>>()?;
+        for (key, wanted) in when.0.iter().filter(|(key, _)| key.name != "kernel") {
+            let wanted = match &wanted.kind {
+                Kind::List(any) => any.iter().collect(),
+                _ => vec![wanted],
+            };
+            let values: BTreeSet<String> =
+                all.iter().filter_map(|parameters| Some(parameters.get(&key.name)?.to_string())).collect();
+            if let Some(never) = wanted.into_iter().find(|wanted| !values.contains(&wanted.to_string())) {
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                let message = format!("{} is never {never}", key.name);
+                return Err(Wrong::new(never.span.clone(), message, format!("it is {}", values.join(", "))));
             }
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Sources {
 #[derive(Debug, Error, Diagnostic)]
 pub enum LoadError {
     /// The file or directory cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,

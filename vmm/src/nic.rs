@@ -251,6 +251,8 @@ pub enum NicError {
 pub const KINDS: [&str; 3] = ["gve", "mana", "virtio"];
 /// The options of a virtio port, besides its link.
 const VIRTIO_OPTIONS: [&str; 3] = ["mac", "mtu", "queues"];
+/// The most NICs of a machine: its bus has 32 slots, with the host bridge and the agent's port in two of them.
+pub const MOST_NICS: usize = 30;
 /// The link of ports that are not given one.
 pub const DEFAULT_LINK: &str = "lan";
 

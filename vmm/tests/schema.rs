@@ -93,17 +93,25 @@ const OPTIONS: &str = "the values of a NIC's options are the device's to judge";
 const CALCULATED: &str = "numbers are calculated before they are compared";
 const FILES: &str = "other files are looked at";
 const PARAMETERS: &str = "what stands for a parameter is known in each case only";
+const ORDER: &str = "steps are judged by those before them";
 const EQUAL: &str = "values are compared with each other";
 
 /// The malformed scenarios that a JSON Schema cannot know to be wrong, and why.
-const BEYOND_A_SCHEMA: [(&str, &str); 40] = [
+const BEYOND_A_SCHEMA: [(&str, &str); 49] = [
+    ("bounds-swapped", EQUAL),
+    ("calculation-too-large", GRAMMAR),
+    ("capture-not-started", ORDER),
+    ("capture-twice", ORDER),
+    ("exclude-everything", EQUAL),
     ("exclude-unknown-axis", NAMES),
+    ("exclude-unknown-value", EQUAL),
     ("fault-for-unknown-device", NAMES),
     ("fault-of-unknown-command", NAMES),
     ("guests-of-one-name", EQUAL),
     ("include-missing", FILES),
     ("interface-in-two-namespaces", EQUAL),
     ("key-twice", NOT_TOML),
+    ("link-of-no-nic", NAMES),
     ("matrix-too-large", CALCULATED),
     ("mistake-in-include", FILES),
     ("mistake-in-one-case", PARAMETERS),
@@ -120,10 +128,12 @@ const BEYOND_A_SCHEMA: [(&str, &str); 40] = [
     ("regular-expression", GRAMMAR),
     ("relation-syntax", GRAMMAR),
     ("relation-unknown-name", NAMES),
+    ("rule-forbidden-and-expected", EQUAL),
     ("same-mac-twice", EQUAL),
     ("stream-within-a-namespace", EQUAL),
     ("table-row", EQUAL),
     ("too-little-memory", CALCULATED),
+    ("too-many-nics", NAMES),
     ("tunnel-without-end", BROUGHT),
     ("unclosed-text", NOT_TOML),
     ("unknown-counter", NAMES),

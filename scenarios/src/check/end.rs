@@ -7,9 +7,9 @@ use regex::Regex;
 use toml::Spanned;
 
 use super::step::measured;
-use super::{check_guest, unknown};
+use super::{check_bound, check_guest, unknown};
 use crate::expression::{Expression, ExpressionError, Relation};
-use crate::model::{LogExpectation, Scenario, Table};
+use crate::model::{Expect, LogExpectation, Scenario, Table};
 use crate::tree::Wrong;
 
 pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
@@ -19,6 +19,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
             let message = format!("nothing is expected of the counter {}", counter.get_ref().name);
             return Err(Wrong::new(counter.span(), message, "add equals, at_least or at_most"));
         }
+        check_bound(counter.span(), &counter.get_ref().bound())?;
     }
     for frames in &expect.frames {
         let sizes = frames.get_ref();
@@ -30,7 +31,11 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
             let message = format!("nothing is expected of the frames of {}", sizes.port);
             return Err(Wrong::new(frames.span(), message, "add count, largest, smallest or above"));
         }
+        let above = sizes.above.iter().map(|above| &above.count);
+        let bounds = [&sizes.count, &sizes.largest, &sizes.smallest].into_iter().flatten().chain(above);
+        bounds.into_iter().try_for_each(|bound| check_bound(frames.span(), bound))?;
     }
+    check_rules(expect)?;
     for log in &expect.log {
         check_log(scenario, log.get_ref(), &log.span())?;
     }
@@ -45,6 +50,19 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
         check_names(&parsed.names(), &names, &relation.span())?;
     }
     scenario.tables.iter().try_for_each(|table| check_table(table.get_ref(), &names, &table.span()))
+}
+
+/// What is forbidden is not expected.
+fn check_rules(expect: &Expect) -> Result<(), Wrong> {
+    let wanted = expect.findings.iter().chain(&expect.allowed_findings);
+    let wanted: BTreeSet<&str> = wanted.map(|rule| rule.get_ref().as_str()).collect();
+    match expect.forbidden_findings.iter().find(|rule| wanted.contains(rule.get_ref().as_str())) {
+        None => Ok(()),
+        Some(rule) => {
+            let message = format!("{} is forbidden, and expected or allowed as well", rule.get_ref());
+            Err(Wrong::new(rule.span(), message, "name it in one of the lists"))
+        }
+    }
 }
 
 fn check_log(scenario: &Scenario, log: &LogExpectation, span: &Range<usize>) -> Result<(), Wrong> {

@@ -6,7 +6,7 @@ mod step;
 
 use std::ops::Range;
 
-use crate::model::Scenario;
+use crate::model::{Bound, Scenario};
 use crate::tree::{Wrong, nearest};
 
 /// Whether the scenario makes sense in itself.
@@ -45,6 +45,14 @@ fn check_guest(scenario: &Scenario, name: Option<&toml::Spanned<String>>) -> Res
     Err(unknown(name.span(), "guest", name.get_ref(), known.iter().map(String::as_str)))
 }
 
+/// Whether a bound can hold at all.
+fn check_bound(span: Range<usize>, bound: &Bound) -> Result<(), Wrong> {
+    match bound.is_possible() {
+        true => Ok(()),
+        false => Err(Wrong::new(span, format!("no number {bound}"), "swap or change the bounds")),
+    }
+}
+
 /// `word` is not one of the `known` things of a kind.
 pub(crate) fn unknown<'a>(
     span: Range<usize>,
@@ -72,6 +80,8 @@ fn check_word(span: Range<usize>, what: &str, word: &str, longest: usize) -> Res
     Err(Wrong::new(span, format!("{word:?} cannot be the name of {what}"), help))
 }
 
+/// The link of NICs that name none.
+const DEFAULT_LINK: &str = "lan";
 /// Linux: IFNAMSIZ without the final zero.
 const LONGEST_INTERFACE: usize = 15;
 const LONGEST_NAME: usize = 64;

@@ -1,11 +1,12 @@
 //! NICs, links, namespaces.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use toml::Spanned;
 
-use super::{LONGEST_INTERFACE, LONGEST_NAME, check_guest, check_word, unknown};
-use crate::model::{Device, DeviceKind, Namespace, Scenario};
+use super::{DEFAULT_LINK, LONGEST_INTERFACE, LONGEST_NAME, check_guest, check_word, unknown};
+use crate::model::{Device, DeviceKind, Namespace, NicTable, Scenario};
 use crate::tree::Wrong;
 
 pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
@@ -15,6 +16,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
         }
         nic_guest(scenario, nic)?;
     }
+    check_links(scenario)?;
     let mut taken: Vec<(usize, &str)> = Vec::new();
     for (name, namespace) in &scenario.namespaces {
         check_word(namespace.span(), "a namespace", name, LONGEST_NAME)?;
@@ -30,8 +32,32 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// What is said of a link counts for somebody, and can be.
+fn check_links(scenario: &Scenario) -> Result<(), Wrong> {
+    let of_nic = |nic: &'_ Spanned<NicTable>| -> String {
+        nic.get_ref().get("link").and_then(|link| link.as_str()).unwrap_or(DEFAULT_LINK).to_owned()
+    };
+    let used: BTreeSet<String> = scenario.nics.iter().map(of_nic).collect();
+    for (name, link) in &scenario.links {
+        if !used.contains(name) {
+            let help = match used.iter().next() {
+                Some(other) => {
+                    format!("the NICs are on {other}: use that name, or give one link = \"{name}\"")
+                }
+                None => "add a [[nic]]".into(),
+            };
+            return Err(Wrong::new(link.span(), format!("no NIC is on the link {name}"), help));
+        }
+        if let Some(mtu) = link.get_ref().mtu.filter(|mtu| *mtu < LEAST_MTU) {
+            let message = format!("a link cannot have an MTU of {mtu}");
+            return Err(Wrong::new(link.span(), message, format!("use at least {LEAST_MTU}")));
+        }
+    }
+    Ok(())
+}
+
 /// The guest that a NIC is in, counted from 0.
-fn nic_guest(scenario: &Scenario, nic: &Spanned<crate::model::NicTable>) -> Result<usize, Wrong> {
+fn nic_guest(scenario: &Scenario, nic: &Spanned<NicTable>) -> Result<usize, Wrong> {
     let Some(name) = nic.get_ref().get("guest") else { return Ok(0) };
     let known: Vec<String> = (0..scenario.guest_count()).map(|index| scenario.guest_name(index)).collect();
     name.as_str().and_then(|name| scenario.guest_index(Some(name))).ok_or_else(|| {
@@ -123,3 +149,6 @@ fn check_prefix(address: &Spanned<String>) -> Result<(), Wrong> {
     let message = format!("{:?} is not an address with its prefix length", address.get_ref());
     Err(Wrong::new(address.span(), message, "write it like 192.0.2.1/24 or 2001:db8::1/64"))
 }
+
+/// RFC 791.
+const LEAST_MTU: u32 = 68;

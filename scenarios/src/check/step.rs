@@ -6,16 +6,16 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::{LONGEST_NAME, check_guest, check_word, unknown};
+use super::{DEFAULT_LINK, LONGEST_NAME, check_bound, check_guest, check_word, unknown};
 use crate::json_path;
-use crate::model::{LinkChange, LinkSpec, Measure, Scenario, Step, Stream, Wait};
+use crate::model::{CaptureSwitch, LinkChange, LinkSpec, Measure, Scenario, Step, Stream, Wait};
 use crate::tree::Wrong;
 
 pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
     if scenario.steps.is_empty() {
         return Err(Wrong::new(0..0, "the scenario does nothing", "add a [[step]]"));
     }
-    let mut checker = Checker { scenario, jobs: BTreeSet::new() };
+    let mut checker = Checker { scenario, jobs: BTreeSet::new(), captures: false };
     checker.steps(&scenario.steps, 0)
 }
 
@@ -35,6 +35,8 @@ struct Checker<'a> {
     scenario: &'a Scenario,
     /// Names of background commands that have been started.
     jobs: BTreeSet<&'a str>,
+    /// Whether frames are captured.
+    captures: bool,
 }
 
 impl<'a> Checker<'a> {
@@ -80,6 +82,9 @@ impl<'a> Checker<'a> {
         {
             let help = "give one of command, completion, override, event and lift";
             return Err(Wrong::new(fault.span(), "a fault step has exactly one fault", help));
+        }
+        if let Some(switch) = step.capture {
+            self.capture(switch, span)?;
         }
         for (name, measure) in &step.measure {
             check_measure(step, name, measure)?;
@@ -166,6 +171,19 @@ impl<'a> Checker<'a> {
             return Err(Wrong::new(counter.name.span(), message, "give one of the two"));
         }
         wait.job.as_ref().map_or(Ok(()), |job| self.job(job))
+    }
+
+    fn capture(&mut self, switch: CaptureSwitch, span: &Range<usize>) -> Result<(), Wrong> {
+        let on = switch == CaptureSwitch::Start;
+        if on == self.captures {
+            let (message, help) = match on {
+                true => ("frames are captured already", "add capture = \"stop\" before"),
+                false => ("no frames are captured here", "add capture = \"start\" before"),
+            };
+            return Err(Wrong::new(span.clone(), message, help));
+        }
+        self.captures = on;
+        Ok(())
     }
 
     fn job(&self, name: &Spanned<String>) -> Result<(), Wrong> {
@@ -287,6 +305,7 @@ fn check_json(step: &Step) -> Result<(), Wrong> {
             let message = format!("nothing is expected at {}", json.at);
             return Err(Wrong::new(span, message, "add equals, at_least, at_most or exists"));
         }
+        check_bound(span, &json.bound())?;
     }
     Ok(())
 }
@@ -297,6 +316,5 @@ fn check_path(path: &str, span: Range<usize>) -> Result<(), Wrong> {
     })
 }
 
-const DEFAULT_LINK: &str = "lan";
 const DEEPEST: usize = 8;
 const MOST_REPEATS: u32 = 1000;

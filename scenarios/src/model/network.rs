@@ -28,6 +28,7 @@ pub struct LinkSpec {
     /// For how long they are held back.
     pub reorder_delay: Option<Span>,
     /// Largest IP packet that the link carries; the largest MTU of its NICs if left out.
+    #[schemars(range(min = 68))]
     pub mtu: Option<u32>,
     /// Bytes that may be under way to one port.
     pub queue: Option<Size>,

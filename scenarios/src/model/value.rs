@@ -23,6 +23,13 @@ impl Bound {
         *self == Bound::default()
     }
 
+    /// Whether any number can be within.
+    pub fn is_possible(&self) -> bool {
+        let least = self.at_least.unwrap_or(f64::NEG_INFINITY);
+        let most = self.at_most.unwrap_or(f64::INFINITY);
+        least <= most && self.equals.is_none_or(|wanted| (least..=most).contains(&wanted))
+    }
+
     /// Whether `value` is within.
     pub fn holds(&self, value: f64) -> bool {
         self.equals.is_none_or(|wanted| value == wanted)
@@ -119,6 +126,10 @@ mod tests {
         let within = bound("bound = { at_least = 3, at_most = 7 }").unwrap();
         assert!(within.holds(3.0) && within.holds(7.0) && !within.holds(8.0));
         assert_eq!(within.to_string(), "is at least 3 and is at most 7");
+        assert!(
+            within.is_possible() && !bound("bound = { at_least = 7, at_most = 3 }").unwrap().is_possible()
+        );
+        assert!(!bound("bound = { equals = 2, at_least = 3 }").unwrap().is_possible());
         assert!(bound("bound = {}").is_err());
         assert!(bound("bound = { more_than = 1 }").is_err());
         assert!(bound("bound = 'five'").is_err());

@@ -144,7 +144,10 @@ fn take_value(value: Spanned<DeValue<'_>>, base: usize) -> Result<Value, Wrong> 
         ),
         DeValue::Float(digits) => Kind::Float(digits.as_str().parse().map_err(|_| number(digits.as_str()))?),
         DeValue::Boolean(value) => Kind::Boolean(value),
-        DeValue::Datetime(date) => Kind::Text(date.to_string()),
+        DeValue::Datetime(date) => {
+            let message = format!("{date} is a date, and no field has one");
+            return Err(Wrong::new(span, message, "write it in quotation marks if it is a text"));
+        }
         DeValue::Array(items) => {
             Kind::List(items.into_iter().map(|item| take_value(item, base)).collect::<Result<_, _>>()?)
         }
@@ -188,6 +191,7 @@ mod tests {
         assert_eq!(parse("a = 1\nb = \n", 10).unwrap_err().span.start, 20);
         let wrong = parse("a = 99999999999999999999", 0).unwrap_err();
         assert_eq!(wrong.message, "99999999999999999999 does not fit 64 bits");
+        assert_eq!(parse("a = 1979-05-27", 0).unwrap_err().span, 4..14);
     }
 
     #[test]

@@ -72,8 +72,11 @@ fn evaluate(text: &str, parameters: &Parameters) -> Result<Kind, (String, String
     let value = expression
         .evaluate(&number)
         .map_err(|_| (format!("${{{text}}} is no number"), "only numbers can be reckoned with".to_owned()))?;
-    let whole = value.fract() == 0.0 && value.abs() < 9e15;
-    Ok(if whole { Kind::Integer(value as i64) } else { Kind::Float(value) })
+    if value.abs() >= LARGEST {
+        let message = format!("${{{text}}} is too large to be calculated exactly");
+        return Err((message, format!("stay below {LARGEST}")));
+    }
+    Ok(if value.fract() == 0.0 { Kind::Integer(value as i64) } else { Kind::Float(value) })
 }
 
 fn known(unknown: &str, parameters: &Parameters) -> String {
@@ -86,6 +89,8 @@ fn known(unknown: &str, parameters: &Parameters) -> String {
     }
 }
 
+/// Whole numbers up to here are exact in a double.
+const LARGEST: f64 = 9_007_199_254_740_992.0;
 const HELP: &str = "write ${NAME}, or a calculation with numbers; the shell's own is written $${...}";
 
 #[cfg(test)]
@@ -116,6 +121,7 @@ mod tests {
         assert_eq!(filled("${mut}"), Err("there is no parameter mut".into()));
         assert_eq!(filled("${mtu"), Err("`${` without `}`".into()));
         assert_eq!(filled("${format * 2}"), Err("${format * 2} is no number".into()));
+        assert!(filled("${9223372036854775807 * 2}").unwrap_err().contains("too large"));
         assert!(filled("${x:-1}").unwrap_err().starts_with("${x:-1}: "));
     }
 }
