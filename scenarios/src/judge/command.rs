@@ -62,11 +62,29 @@ pub(crate) fn judge_stream(stream: &Stream, title: &str, results: &[&CommandResu
 /// # Errors
 /// Says why there is none.
 pub(crate) fn number_at(path: &str, output: &[u8]) -> Result<f64, String> {
-    let value = value_at(path, output)?.ok_or("nothing is there")?;
+    let value = value_at(path, output)?.ok_or_else(|| nothing_at(path, output))?;
     match &value {
         // Some programs write their numbers as text.
         Value::String(text) => text.parse().map_err(|_| format!("{text:?} is not a number")),
         other => other.as_f64().ok_or_else(|| format!("{other} is not a number")),
+    }
+}
+
+/// What is there instead, as far as the path leads.
+fn nothing_at(path: &str, output: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(output).unwrap_or_default();
+    let pointer = json_path::pointer(path).unwrap_or_default();
+    let mut ends = pointer.match_indices('/').map(|(at, _)| at).chain([pointer.len()]);
+    let reached = ends.by_ref().map_while(|end| Some((json.pointer(&pointer[..end])?, end))).last();
+    let Some((value, end)) = reached else { return "nothing is there".into() };
+    let place = if end == 0 { "the output".to_owned() } else { format!("{:?}", &pointer[..end]) };
+    match value {
+        Value::Object(fields) => {
+            let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+            format!("nothing is there; {place} has {}", names.join(", "))
+        }
+        Value::Array(items) => format!("nothing is there; {place} is a list of {}", items.len()),
+        other => format!("nothing is there; {place} is {other}"),
     }
 }
 
@@ -157,6 +175,9 @@ mod tests {
         assert_eq!(number_at("runs.0.p99", output), Ok(12.5));
         assert_eq!(number_at("/text", output), Ok(7.0));
         assert_eq!(number_at("/name", output), Err("\"x\" is not a number".into()));
-        assert_eq!(number_at("/none", output), Err("nothing is there".into()));
+        let none = |path| number_at(path, output).unwrap_err();
+        assert_eq!(none("/none"), "nothing is there; the output has name, runs, text");
+        assert_eq!(none("runs.1.p99"), "nothing is there; \"/runs\" is a list of 1");
+        assert_eq!(none("runs.0.p90"), "nothing is there; \"/runs/0\" has p99");
     }
 }

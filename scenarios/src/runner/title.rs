@@ -74,7 +74,8 @@ pub(super) fn waited_for(wait: &Wait) -> String {
     if let Some(event) = &wait.event {
         let times = if event.count == 1 { String::new() } else { format!(", {} times", event.count) };
         let what = event.name.as_deref().unwrap_or_default();
-        let kind = format!("{:?}", event.kind).to_lowercase();
+        let kind = serde_json::to_value(event.kind).unwrap_or_default();
+        let kind = kind.as_str().unwrap_or_default();
         return format!("{kind} {what} of {}{times}", event.device.get_ref()).replace("  ", " ");
     }
     if let Some(frames) = &wait.frames {

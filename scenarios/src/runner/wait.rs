@@ -1,5 +1,7 @@
 //! Waiting.
 
+use std::collections::BTreeMap;
+
 use nicvisor_core::{Duration, Time};
 
 use super::branch::Needs;
@@ -39,8 +41,7 @@ impl<'a> Waiting<'a> {
             return world.has_output(output, job);
         }
         if let Some(log) = &wait.log {
-            let guest = world.scenario.guest_index(wait.guest.as_ref().map(|name| name.get_ref().as_str()));
-            return world.lab.log(guest.unwrap_or(0)).contains(log.as_str());
+            return world.lab.log(self.guest(world)).contains(log.as_str());
         }
         if let Some(event) = &wait.event {
             return world.watches().seen(event) >= event.count;
@@ -83,17 +84,12 @@ impl<'a> Waiting<'a> {
                 &value.map_or("; there is no such counter".into(), |value| format!("; it is {value}")),
             );
         }
-        let changed: Vec<String> = world
-            .lab
-            .counters()
-            .into_iter()
-            .filter_map(|(name, value)| {
-                let before = counter_value(&name, &self.before).unwrap_or(0);
-                (value > before).then(|| format!("{name} +{}", value - before))
-            })
-            .collect();
+        if let Some(frames) = &self.wait.frames {
+            let from = frames.from.as_ref().map_or("", |port| port.get_ref());
+            text.push_str(&format!("; {} came", self.sent(from, world)));
+        }
         text.push_str("\nmeanwhile: ");
-        text.push_str(&some_of(&changed, "no counter changed"));
+        text.push_str(&self.changes(world));
         if let Some(event) = &self.wait.event {
             let seen = world.watches().seen(event);
             let others = world.watches().others_seen(event);
@@ -102,10 +98,39 @@ impl<'a> Waiting<'a> {
                 some_of(&others, "nothing")
             ));
         }
+        if self.wait.log.is_some() {
+            let log = world.lab.log(self.guest(world));
+            let lines: Vec<&str> = log.trim_end().lines().collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            text.push_str(&format!("\nthe log ends with\n{}", last.join("\n")));
+        }
         if let Some(line) = world.last_output() {
             text.push_str(&format!("\nthe last output is {line:?}"));
         }
         text
+    }
+
+    /// The counters that have grown, some of each device and port.
+    fn changes(&self, world: &World<'_>) -> String {
+        let mut of_each: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, value) in world.lab.counters() {
+            let before = counter_value(&name, &self.before).unwrap_or(0);
+            let (device, _) = name.rsplit_once('.').unwrap_or((&name, ""));
+            // The harness speaks with the guest all the time.
+            if value > before && device != AGENT {
+                of_each.entry(device.to_owned()).or_default().push(format!("{name} +{}", value - before));
+            }
+        }
+        match of_each.is_empty() {
+            true => "no counter changed".into(),
+            false => of_each.values().map(|all| some_of(all, "")).collect::<Vec<_>>().join("; "),
+        }
+    }
+
+    /// The guest whose log is waited for.
+    fn guest(&self, world: &World<'_>) -> usize {
+        let name = self.wait.guest.as_ref().map(|name| name.get_ref().as_str());
+        world.scenario.guest_index(name).unwrap_or(0)
     }
 
     pub(super) fn needs(&self) -> Needs {
@@ -140,7 +165,10 @@ fn some_of(all: &[String], none: &str) -> String {
     }
 }
 
-const MOST_NAMED: usize = 12;
+/// The device that carries what the harness and the guest's agent say.
+const AGENT: &str = "agent";
+const LAST_LINES: usize = 5;
+const MOST_NAMED: usize = 8;
 /// How often counters are looked at, in virtual time.
 const COUNTER_INTERVAL: Duration = Duration::from_micros(100);
 /// The same for a kernel's log, which is longer.
