@@ -46,7 +46,7 @@ pub use initramfs::{ExtraFile, Initramfs, InitramfsOptions};
 pub use kernel::{Kernel, Origin, Package};
 pub use name::KernelName;
 pub use offers::{Offer, Offers};
-pub use progress::ProgressStyle;
+pub use progress::{ProgressStyle, bars};
 pub use room::{Pruned, Room};
 pub use store::{Listing, Store, StoreOptions};
 

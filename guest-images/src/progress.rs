@@ -1,8 +1,9 @@
 //! What is shown while something takes its time.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 
-use indicatif::{ProgressBar, ProgressStyle as BarStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle as BarStyle};
 
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,13 +17,20 @@ pub enum ProgressStyle {
     Silent,
 }
 
+/// All bars that this process shows on its terminal. Those of one group know of each other, those of two would be
+/// drawn over each other: who shows more than what is fetched and built adds it here, and prints past it.
+pub fn bars() -> &'static MultiProgress {
+    static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+    &BARS
+}
+
 impl ProgressStyle {
     /// Starts showing one piece of work.
     pub(crate) fn start(self, what: &str) -> Task {
         match self {
             ProgressStyle::Silent => Task { bar: None },
             ProgressStyle::Auto if io::stderr().is_terminal() => {
-                let bar = ProgressBar::new(STEPS);
+                let bar = bars().add(ProgressBar::new(STEPS));
                 if let Ok(style) =
                     BarStyle::with_template("{spinner} {msg} {wide_bar} {percent:>3}% {elapsed:>4}")
                 {
@@ -59,6 +67,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+            bars().remove(bar);
         }
     }
 }

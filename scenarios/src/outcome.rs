@@ -23,6 +23,9 @@ pub struct Outcome {
     /// Why it was not even begun, if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// Why it could not be begun, if it could not: no kernel, no module, a driver that does not build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The guests.
     pub guests: Vec<GuestOutcome>,
     /// Everything that was checked, in order.
@@ -59,6 +62,7 @@ impl Outcome {
             case: scenario.case.clone(),
             verdict: Verdict::Broken,
             skipped: None,
+            error: None,
             guests: (0..scenario.guest_count())
                 .map(|index| GuestOutcome {
                     name: scenario.guest_name(index),
@@ -85,6 +89,11 @@ impl Outcome {
         Outcome { verdict: Verdict::Skip, skipped: Some(reason.into()), ..Outcome::new(scenario) }
     }
 
+    /// The outcome of a scenario that could not be begun, for this reason.
+    pub fn error(scenario: &crate::Scenario, reason: impl Into<String>) -> Outcome {
+        Outcome { error: Some(reason.into()), ..Outcome::new(scenario) }
+    }
+
     /// The checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.failure.is_some())
@@ -107,9 +116,11 @@ pub enum Verdict {
     Pass,
     /// At least one check does not hold.
     Fail,
-    /// It could not be carried out to its end (guest panic, time-out); the checks until then are kept.
+    /// It could not be carried out to its end (guest panic, time-out), in which case the checks until then are kept,
+    /// or not even be begun.
     Broken,
-    /// It was not begun: something that it needs is not to be had any more, through nobody's fault.
+    /// It was not begun: something that it needs is not to be had any more, through nobody's fault, or the run was
+    /// stopped before.
     Skip,
 }
 

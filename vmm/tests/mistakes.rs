@@ -160,3 +160,48 @@ fn listing_and_rules_need_no_guest() {
     assert_eq!(nicvisor(&["rules"]).0, 0);
     assert_eq!(nicvisor(&["rules", "--json"]).0, 0);
 }
+
+#[test]
+fn scenarios_that_cannot_be_begun_are_results() {
+    let directory = TempDir::new().unwrap();
+    let script = file(&directory, "script", b"#!/bin/sh\necho I am not a kernel, but I am long enough\n");
+    for name in ["one.toml", "two.toml"] {
+        file(&directory, name, b"description = 'x'\n[[step]]\nrun = 'true'\n");
+    }
+    let report = directory.path().join("report");
+    let output = Command::new(env!("CARGO_BIN_EXE_nicvisor"))
+        .args(["test", "--format", "ktap", "--kernel", &script, "--report"])
+        .args([&report, directory.path()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.starts_with("KTAP version 1\n1..2\n# ") && text.contains("not a kernel"), "{text}");
+    for line in ["not ok 1 - one on ", "not ok 2 - two on "] {
+        assert!(text.contains(line), "{text}");
+    }
+    let junit = std::fs::read_to_string(report.join("results.xml")).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"0\" errors=\"2\""), "{junit}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let directory = TempDir::new().unwrap();
+    let wrong = file(&directory, "wrong.toml", b"description = 'x'\ncolour = 1\n");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_nicvisor")).args(["test", &wrong]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn a_test_of_nothing_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let excluded = file(
+        &directory,
+        "excluded.toml",
+        b"description = 'x'\n[[exclude]]\nkernel = 'debian:6.1'\n[[step]]\nrun = 'true'\n",
+    );
+    refused(&["test", "--kernel", "debian:6.1", &excluded], 2, &["no case is left"]);
+}

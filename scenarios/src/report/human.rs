@@ -10,6 +10,10 @@ pub fn human(outcome: &Outcome) -> String {
     if let Some(reason) = &outcome.skipped {
         return format!("skip   {} on {}: {reason}\n", outcome.scenario, outcome.kernel);
     }
+    if let Some(reason) = &outcome.error {
+        let reason = reason.trim_end().replace('\n', "\n       ");
+        return format!("ERROR  {} on {}: {reason}\n", outcome.scenario, outcome.kernel);
+    }
     let word = match outcome.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
@@ -66,7 +70,7 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{outcomes, skipped};
+    use super::super::testing::{outcomes, skipped, unbuilt};
     use super::*;
 
     #[test]
@@ -78,6 +82,7 @@ mod tests {
         assert!(text.contains("not: it ends\n           a < b\n           & \"c\"\n"), "{text}");
         assert!(!text.contains("it starts"), "{text}");
         assert_eq!(human(&skipped()), "skip   old on debian:6.1.1: no <such> kernel #1\n");
+        assert_eq!(human(&unbuilt()), "ERROR  edited on debian:6.12: gve.c:7:\n       expected ';'\n");
     }
 
     #[test]

@@ -14,6 +14,12 @@ pub fn ktap(outcomes: &[Outcome]) -> String {
             let _ = writeln!(text, "ok {} - {name} on {kernel} # SKIP {}", number + 1, one_line(reason));
             continue;
         }
+        if let Some(reason) = &outcome.error {
+            reason.lines().for_each(|line| text.push_str(&format!("# {line}\n")));
+            let (name, kernel) = (one_line(&outcome.scenario), one_line(&outcome.kernel));
+            let _ = writeln!(text, "not ok {} - {name} on {kernel}", number + 1);
+            continue;
+        }
         let _ = writeln!(text, "    KTAP version 1\n    1..{}", outcome.checks.len());
         for (number, check) in outcome.checks.iter().enumerate() {
             for line in check.failure.iter().flat_map(|failure| failure.lines()) {
@@ -41,7 +47,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{outcomes, skipped};
+    use super::super::testing::{outcomes, skipped, unbuilt};
     use super::*;
 
     #[test]
@@ -64,5 +70,7 @@ not ok 2 - bad on debian:6.12.117
         assert_eq!(ktap(&outcomes()), expected);
         let expected = "KTAP version 1\n1..1\nok 1 - old on debian:6.1.1 # SKIP no <such> kernel \\#1\n";
         assert_eq!(ktap(&[skipped()]), expected);
+        let expected = "KTAP version 1\n1..1\n# gve.c:7:\n# expected ';'\nnot ok 1 - edited on debian:6.12\n";
+        assert_eq!(ktap(&[unbuilt()]), expected);
     }
 }

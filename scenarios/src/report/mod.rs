@@ -45,6 +45,16 @@ mod testing {
         }
     }
 
+    /// One scenario that could not be begun.
+    pub(super) fn unbuilt() -> Outcome {
+        let scenario = crate::Scenario::default();
+        Outcome {
+            scenario: "edited".into(),
+            kernel: "debian:6.12".into(),
+            ..Outcome::error(&scenario, "gve.c:7:\nexpected ';'\n")
+        }
+    }
+
     /// One scenario that passes and one that fails with a text that needs escaping.
     pub(super) fn outcomes() -> Vec<Outcome> {
         let outcome = |name: &str, verdict, checks| Outcome {

@@ -177,11 +177,17 @@ pub(super) struct TestArguments {
     /// Scenario files, or directories of them; the project's own if none is given.
     pub(super) paths: Vec<PathBuf>,
     /// Kernel to run on instead of those that the scenarios name; may be given several times.
-    #[arg(long = "kernel", value_name = "KERNEL")]
+    #[arg(long = "kernel", visible_alias = "kernel-tree", value_name = "KERNEL")]
     pub(super) kernels: Vec<KernelName>,
     /// A module file that takes the place of the kernel's own.
     #[arg(long = "module", value_name = "FILE.ko")]
     pub(super) modules: Vec<PathBuf>,
+    /// An edit of a driver's source, besides those of the scenarios: a file, or the name of one in scenarios/edits.
+    #[arg(long = "edit", value_name = "FILE.toml")]
+    pub(super) edits: Vec<String>,
+    /// The longest that each scenario may take in host time, instead of what it says itself.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
     /// Form of the result on standard output.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(super) format: Format,

@@ -10,7 +10,7 @@ use nicvisor_core::Time;
 
 use super::args::RunArguments;
 use super::failure::Failure;
-use super::prepare::{introduce, machine_config, number_nics};
+use super::prepare::{introduction, machine_config, number_nics};
 use super::{capture, failure};
 use crate::accel::{Accelerator, Chosen, Patience, RunControl, RunEvent};
 use crate::boot::{Kernel, Protocol};
@@ -43,7 +43,9 @@ pub(super) fn run(
     let entry = machine.boot(kernel, &arguments.guest.append, None).map_err(BootError::from)?;
     let chosen = arguments.guest.choice()?.carry_out(&mut machine).map_err(BootError::from)?;
     let Chosen { mut accelerator, reason, warning, .. } = chosen;
-    introduce(accelerator.name(), &reason, warning.as_deref(), arguments.guest.verbose);
+    for line in introduction(accelerator.name(), &reason, warning.as_deref(), arguments.guest.verbose) {
+        complain!("{line}");
+    }
     accelerator.start(&entry).map_err(BootError::from)?;
     let control = RunControl {
         interrupted,
@@ -84,10 +86,15 @@ fn run_to_end(
             RunEvent::TripleFault { .. } | RunEvent::Stuck(_) | RunEvent::Failed(_) => 255,
         };
         if status != 0 {
-            eprintln!("nicvisor: the program did not end by itself: {event:?}");
+            complain!("nicvisor: the program did not end by itself: {event:?}");
             let symbols = kernel.symbols();
             for cpu in 0..machine.config().cpus {
-                eprint!("{}", CpuReport::new(cpu, accelerator.cpu_state(cpu), machine.ram(), &symbols));
+                complain!(
+                    "{}",
+                    CpuReport::new(cpu, accelerator.cpu_state(cpu), machine.ram(), &symbols)
+                        .to_string()
+                        .trim_end()
+                );
             }
         }
         return status;

@@ -71,7 +71,7 @@ fn list(store: &Store, arguments: &ListArguments) -> Result<(), Failure> {
         Ok(offers) => Some(offers),
         Err(error) if arguments.update => return Err(error.into()),
         Err(error) => {
-            eprintln!("nicvisor: what the mirror has is not known: {error}");
+            complain!("nicvisor: what the mirror has is not known: {error}");
             None
         }
     };

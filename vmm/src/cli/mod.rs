@@ -1,5 +1,8 @@
 //! The command line.
 
+#[macro_use]
+mod complain;
+
 mod args;
 mod bare;
 mod capture;
@@ -54,9 +57,13 @@ pub fn main() -> ExitCode {
 
 /// The end of a guest comes with registers and a log, which are not to be wrapped as prose is.
 fn show(failure: Failure) {
+    // Messages say their causes themselves. It is the only hook.
+    let _ = miette::set_hook(Box::new(|_| {
+        Box::new(miette::MietteHandlerOpts::new().without_cause_chain().build())
+    }));
     match failure {
-        Failure::Guest(ending) => eprintln!("nicvisor: {}", ending.to_string().trim_end()),
-        other => eprintln!("{:?}", miette::Report::new(other)),
+        Failure::Guest(ending) => complain!("nicvisor: {}", ending.to_string().trim_end()),
+        other => complain!("{:?}", miette::Report::new(other)),
     }
 }
 

@@ -111,12 +111,17 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
     for argument in order.faults {
         guest.inject(&argument.device, &argument.fault)?;
     }
-    introduce(guest.backend(), guest.backend_reason(), guest.backend_warning(), order.guest.verbose);
     let boot_host_time = Duration::ZERO;
     Ok(Prepared { guest, kernel, edited, initramfs, boot_host_time, modules, nics, begun })
 }
 
 impl Prepared {
+    /// What runs the guest's CPUs: see [`introduction`].
+    pub(super) fn introduction(&self, verbose: bool) -> Vec<String> {
+        let guest = &self.guest;
+        introduction(guest.backend(), guest.backend_reason(), guest.backend_warning(), verbose)
+    }
+
     /// Boots the guest, loads the drivers and gives the interfaces their names.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
         self.guest.wait_until_ready()?;
@@ -208,14 +213,14 @@ fn name_interfaces(guest: &mut Guest, nics: &[NicSpec]) -> Result<(), Failure> {
     }
 }
 
-/// Says what runs the CPUs, to whoever looks on, and what is to be expected of it.
-pub(super) fn introduce(backend: &str, reason: &str, warning: Option<&str>, verbose: bool) {
+/// What runs the CPUs, for whoever looks on, and what is to be expected of it: lines, if any.
+pub(super) fn introduction(backend: &str, reason: &str, warning: Option<&str>, verbose: bool) -> Vec<String> {
+    let mut lines = Vec::new();
     if verbose || io::stderr().is_terminal() {
-        eprintln!("nicvisor: running on {backend}: {reason}");
+        lines.push(format!("nicvisor: running on {backend}: {reason}"));
     }
-    if let Some(warning) = warning {
-        eprintln!("nicvisor: {warning}; --accel soft may be faster");
-    }
+    lines.extend(warning.map(|warning| format!("nicvisor: {warning}; --accel soft may be faster")));
+    lines
 }
 
 const DEFAULT_CPUS: usize = 2;

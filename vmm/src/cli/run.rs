@@ -13,7 +13,7 @@ use super::args::RunArguments;
 use super::failure::{FAILED, Failure, INTERRUPTED};
 use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
-use super::terminal::{Input, RawMode, size};
+use super::terminal::{Input, Mode, size};
 use super::{bare, capture, edits};
 use crate::guest::lockstep::Turn;
 use crate::guest::{Ending, Guest};
@@ -52,6 +52,9 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     };
     let store = open_store(&arguments.guest.store, &interrupted)?;
     let mut prepared = prepare(order, &store)?;
+    for line in prepared.introduction(arguments.guest.verbose) {
+        complain!("{line}");
+    }
     let ended = prepared.start().map(|()| {
         if arguments.command.is_empty() || arguments.interactive {
             converse(&mut prepared.guest, &arguments.command)
@@ -115,7 +118,7 @@ fn converse(guest: &mut Guest, argv: &[String]) -> Result<Exit, Ending> {
     let argv = if argv.is_empty() { vec!["sh".into(), "-l".into()] } else { argv.to_vec() };
     let job =
         guest.spawn(Command { argv, terminal: on_terminal.then(size), stdin: true, ..Command::default() });
-    let _raw = on_terminal.then(RawMode::enter);
+    let _raw = on_terminal.then(Mode::raw);
     let mut input = Input::start();
     let mut shown = on_terminal.then(size);
     loop {
@@ -175,23 +178,27 @@ fn pass_on(channel: Channel, data: &[u8]) {
 /// Says which rules were broken; whether any was that fails the run.
 fn show_findings(prepared: &mut Prepared) -> bool {
     for line in prepared.guest.trouble().iter().filter(|line| line.starts.is_some()) {
-        eprintln!("nicvisor: the guest's kernel says: {}", line.text);
+        complain!("nicvisor: the guest's kernel says: {}", line.text);
     }
     let mut broken = false;
     let findings = prepared.guest.findings();
     for finding in findings.iter().take(FINDINGS_SHOWN) {
-        eprintln!(
+        complain!(
             "nicvisor: rule {} broken at {}: {} {}: {}",
-            finding.rule, finding.time, finding.device, finding.queue, finding.message
+            finding.rule,
+            finding.time,
+            finding.device,
+            finding.queue,
+            finding.message
         );
     }
     if findings.len() > FINDINGS_SHOWN {
-        eprintln!("nicvisor: and {} more", findings.len() - FINDINGS_SHOWN);
+        complain!("nicvisor: and {} more", findings.len() - FINDINGS_SHOWN);
     }
     broken |= findings.iter().any(|finding| finding.severity == Severity::Error);
     let ledger = prepared.guest.machine().network().ledger().balance();
     if !ledger.is_balanced() {
-        eprintln!("nicvisor: {} frames are not accounted for", ledger.missing.len());
+        complain!("nicvisor: {} frames are not accounted for", ledger.missing.len());
         broken = true;
     }
     broken

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use agent_protocol::TerminalSize;
 use event_manager::{EventManager, EventOps, EventSet, Events, MutEventSubscriber, SubscriberOps};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 
 /// Standard input, read by a thread of its own so that the guest need not wait for it.
 pub(super) struct Input {
@@ -108,24 +109,38 @@ impl MutEventSubscriber for StandardInput {
     }
 }
 
-/// The terminal passes every key on as long as this lives.
-pub(super) struct RawMode {
+/// The terminal is set up differently as long as this lives.
+pub(super) struct Mode {
     before: Option<Termios>,
 }
 
-impl RawMode {
-    pub(super) fn enter() -> RawMode {
+impl Mode {
+    /// Every key is passed on.
+    pub(super) fn raw() -> Mode {
+        Mode::change(Termios::make_raw)
+    }
+
+    /// `^C` is not shown when it is typed: it would move what is drawn.
+    pub(super) fn without_control_characters() -> Mode {
+        // In the background, to change the terminal is to be stopped.
+        match tcgetpgrp(io::stdin()) == Ok(getpgrp()) {
+            true => Mode::change(|mode| mode.local_modes.remove(LocalModes::ECHOCTL)),
+            false => Mode { before: None },
+        }
+    }
+
+    fn change(change: impl FnOnce(&mut Termios)) -> Mode {
         let before = tcgetattr(io::stdin()).ok();
         if let Some(before) = &before {
-            let mut raw = before.clone();
-            raw.make_raw();
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &raw);
+            let mut mode = before.clone();
+            change(&mut mode);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &mode);
         }
-        RawMode { before }
+        Mode { before }
     }
 }
 
-impl Drop for RawMode {
+impl Drop for Mode {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);

@@ -17,6 +17,7 @@ pub(super) fn section(
             div class="title" { h2 { (outcome.scenario) } (badge(outcome.verdict)) }
             p class="soft" { (outcome.description) }
             @if let Some(reason) = &outcome.skipped { p { "Not begun: " (reason) } }
+            @if let Some(reason) = &outcome.error { p { "Could not be begun:" } pre { (reason) } }
             (facts(outcome))
             (links(files))
             (checks(&outcome.checks))
@@ -45,6 +46,7 @@ fn facts(outcome: &Outcome) -> Markup {
             div { dt { "guest" } dd { (format!("{:.3} s", outcome.guest_seconds)) } }
             div { dt { "frames" } dd {
                 (grouped(outcome.ledger.entered)) " sent, " (grouped(outcome.ledger.delivered)) " delivered"
+                @for (reason, count) in &outcome.ledger.dropped { ", " (grouped(*count)) " dropped: " (reason) }
             } }
         }
     }

@@ -10,9 +10,10 @@ use guest_images::edit::Edit;
 use guest_images::{ImageError, KernelName, Store};
 use nicvisor_net::network::{LinkConfig, SharedMedium};
 use scenarios::model::{Guest as GuestSpec, NicTable};
-use scenarios::{Check, KnownDevice, LoadError, Outcome, Scenario, Vocabulary};
+use scenarios::{Check, KnownDevice, Outcome, Scenario, Vocabulary};
 
 use super::super::args::{GuestArguments, TestArguments};
+use super::super::edits::load as load_edits;
 use super::super::failure::Failure;
 use super::super::prepare::{Order, Prepared, machine_config, number_nics, prepare};
 use super::super::values::Size;
@@ -21,14 +22,25 @@ use super::files::Files;
 use super::live::{Line, Live};
 use super::pool::Weighty;
 use crate::guest::{GuestLab, lab_error};
-use crate::nic::{NicError, NicSpec};
+use crate::nic::{MOST_NICS, NicError, NicSpec};
 
 /// A scenario that has been checked against what this program knows.
 pub(super) struct Job<'a> {
+    number: usize,
     arguments: &'a TestArguments,
     scenario: &'a Scenario,
     guests: Vec<GuestJob>,
     timeout: Duration,
+}
+
+/// A scenario that is over.
+pub(super) struct Ended {
+    /// Its place in the order of all.
+    pub(super) number: usize,
+    /// What came of it.
+    pub(super) outcome: Outcome,
+    /// The program's exit status for what kept it from beginning, if something did.
+    pub(super) error: Option<u8>,
 }
 
 /// What one guest of it is booted from.
@@ -42,7 +54,10 @@ struct GuestJob {
 
 impl<'a> Job<'a> {
     /// Checks what only this program can know: kernels, NICs, rules, devices, counters.
-    pub(super) fn new(arguments: &'a TestArguments, scenario: &'a Scenario) -> Result<Job<'a>, Failure> {
+    pub(super) fn new(
+        arguments: &'a TestArguments,
+        (number, scenario): (usize, &'a Scenario),
+    ) -> Result<Job<'a>, Failure> {
         let mut guests = Vec::new();
         for index in 0..scenario.guest_count() {
             guests.push(GuestJob::new(arguments, scenario, index)?);
@@ -53,10 +68,17 @@ impl<'a> Job<'a> {
             let help = "a NIC's options are the same as those of --nic";
             let spec = spec(table).map_err(|error| scenario.mistake(nic.span(), error.to_string(), help))?;
             guests[guest].nics.push(spec);
+            if guests[guest].nics.len() > MOST_NICS {
+                let message = format!("a guest has at most {MOST_NICS} NICs");
+                return Err(scenario
+                    .mistake(nic.span(), message, "take one with more ports or queues")
+                    .into());
+            }
         }
         let timeout = scenario.guest.iter().filter_map(|guest| guest.get_ref().timeout.as_ref());
         let timeout = timeout.map(|timeout| timeout.get_ref().0).max().unwrap_or(DEFAULT_TIMEOUT);
-        let job = Job { arguments, scenario, guests, timeout };
+        let timeout = arguments.timeout.unwrap_or(timeout);
+        let job = Job { number, arguments, scenario, guests, timeout };
         job.vocabulary()?.check(scenario)?;
         Ok(job)
     }
@@ -90,17 +112,34 @@ impl<'a> Job<'a> {
         Ok(vocabulary)
     }
 
-    /// Boots the guests and carries the scenario out. What goes wrong in a guest is part of the outcome.
+    /// Boots the guests and carries the scenario out. What goes wrong in a guest, or keeps this scenario from beginning,
+    /// is part of the outcome.
     ///
     /// # Errors
-    /// When the host's part fails: kernels that cannot be had, files that cannot be written.
+    /// When others cannot be carried out either: no room for images, files that cannot be written.
     pub(super) fn carry_out(
         &self,
         store: &Store,
         interrupted: &Arc<AtomicBool>,
         live: &Live,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Ended, Failure> {
         let started = Instant::now();
+        let (mut outcome, error) = match self.attempt(store, interrupted, live) {
+            Ok(outcome) => (outcome, None),
+            Err(failure) if concerns_all(&failure) => return Err(failure),
+            Err(failure) => (Outcome::error(self.scenario, failure.to_string()), Some(failure.status())),
+        };
+        outcome.host_seconds = started.elapsed().as_secs_f64();
+        Ok(Ended { number: self.number, outcome, error })
+    }
+
+    /// The outcome for when the run ended before this scenario's turn.
+    pub(super) fn not_reached(&self) -> Ended {
+        let outcome = Outcome::skip(self.scenario, "the run was stopped before");
+        Ended { number: self.number, outcome, error: None }
+    }
+
+    fn attempt(&self, store: &Store, interrupted: &Arc<AtomicBool>, live: &Live) -> Result<Outcome, Failure> {
         let line = live.line(format!("{} on {}", self.scenario.name, self.scenario.kernel));
         line.show("booting");
         let files = self.arguments.report.as_ref().map(|directory| Files::new(directory, self.scenario));
@@ -110,12 +149,13 @@ impl<'a> Job<'a> {
         for index in 0..self.guests.len() {
             let mut prepared = match prepare(self.order(index, &medium, interrupted), store) {
                 Ok(prepared) => prepared,
-                Err(failure) => return self.not_booted(index, failure, started),
+                Err(failure) => return self.not_booted(index, failure),
             };
+            live.introduce(&prepared.introduction(self.arguments.guest.verbose));
             let ready = prepared.start();
             guests.push(prepared);
             if let Err(failure) = ready {
-                let mut outcome = self.not_booted(index, failure, started)?;
+                let mut outcome = self.not_booted(index, failure)?;
                 outcome.guests[index].log = guests[index].guest.console().text();
                 capture.finish(&medium)?;
                 if let Some(files) = files {
@@ -128,6 +168,7 @@ impl<'a> Job<'a> {
         if has_capture_steps(self.scenario) {
             medium.set_recording(false);
         }
+        let started = Instant::now();
         let mut outcome = self.run(&mut guests, &medium, &line);
         outcome.host_seconds = started.elapsed().as_secs_f64();
         capture.finish(&medium)?;
@@ -137,7 +178,7 @@ impl<'a> Job<'a> {
         Ok(outcome)
     }
 
-    fn run(&self, guests: &mut [Prepared], medium: &SharedMedium, line: &Line<'_>) -> Outcome {
+    fn run(&self, guests: &mut [Prepared], medium: &SharedMedium, line: &Line) -> Outcome {
         let mut lab = GuestLab::new(guests.iter_mut().map(|prepared| &mut prepared.guest), medium.clone());
         let mut outcome = scenarios::run(self.scenario, &mut lab, &mut |progress| line.step(progress));
         let mut exact = Vec::new();
@@ -200,8 +241,8 @@ impl<'a> Job<'a> {
     }
 
     /// The outcome of a scenario with a guest that did not even get to its first step.
-    fn not_booted(&self, guest: usize, failure: Failure, started: Instant) -> Result<Outcome, Failure> {
-        let mut outcome = match &failure {
+    fn not_booted(&self, guest: usize, failure: Failure) -> Result<Outcome, Failure> {
+        Ok(match &failure {
             Failure::Guest(ending) => scenarios::runner::not_begun(self.scenario, &lab_error(guest, ending)),
             Failure::Module { .. } | Failure::NoInterface { .. } | Failure::Naming(_) => {
                 let mut outcome = Outcome::new(self.scenario);
@@ -213,9 +254,7 @@ impl<'a> Job<'a> {
                 Outcome::skip(self.scenario, failure.to_string())
             }
             _ => return Err(failure),
-        };
-        outcome.host_seconds = started.elapsed().as_secs_f64();
-        Ok(outcome)
+        })
     }
 }
 
@@ -226,7 +265,7 @@ impl Weighty for Job<'_> {
 }
 
 impl GuestJob {
-    fn new(arguments: &TestArguments, scenario: &Scenario, index: usize) -> Result<GuestJob, LoadError> {
+    fn new(arguments: &TestArguments, scenario: &Scenario, index: usize) -> Result<GuestJob, Failure> {
         let nothing = GuestSpec::default();
         let spec = scenario.guest.get(index).map_or(&nothing, |guest| guest.get_ref());
         let mut guest = arguments.guest.clone();
@@ -239,7 +278,7 @@ impl GuestJob {
         if let Err(error) = machine_config(&guest).check() {
             let at = spec.cpus.as_ref().map(|cpus| cpus.span());
             let at = at.or(spec.memory.as_ref().map(|memory| memory.span())).unwrap_or(0..0);
-            return Err(scenario.mistake(at, error.to_string(), "change cpus or memory"));
+            return Err(scenario.mistake(at, error.to_string(), "change cpus or memory").into());
         }
         guest.append = format!("{} {}", spec.append, guest.append).trim().to_owned();
         let at = spec.kernel.as_ref().map_or(0..0, |kernel| kernel.span());
@@ -252,9 +291,26 @@ impl GuestJob {
             Edit::named(name.get_ref(), directory)
                 .map_err(|error| scenario.mistake(name.span(), error.to_string(), help))
         };
-        let edits = spec.edits.iter().map(edit).collect::<Result<_, _>>()?;
+        let mut edits: Vec<Edit> = spec.edits.iter().map(edit).collect::<Result<_, _>>()?;
+        edits.extend(load_edits(&arguments.edits)?);
         let modules = scenario.modules(index);
         Ok(GuestJob { kernel, nics: Vec::new(), modules, edits, arguments: guest })
+    }
+}
+
+/// Whether the same would happen to every scenario, or nobody wants the rest.
+fn concerns_all(failure: &Failure) -> bool {
+    match failure {
+        Failure::Write { .. } => true,
+        Failure::Image(error) => matches!(
+            error,
+            ImageError::MissingTool { .. }
+                | ImageError::NoMirror
+                | ImageError::Interrupted { .. }
+                | ImageError::DiskFull { .. }
+                | ImageError::Cache { .. }
+        ),
+        _ => false,
     }
 }
 

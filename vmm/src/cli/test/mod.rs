@@ -5,6 +5,7 @@ mod job;
 mod live;
 mod pool;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use super::run::catch_signals;
 use crate::machine::MOST_CPUS;
 use crate::nic;
 use files::Files;
-use job::Job;
+use job::{Ended, Job};
 use live::Live;
 
 pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
@@ -30,8 +31,7 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
     }
     // All that can be wrong with what was asked is said before the first guest boots.
     let scenarios = load(arguments)?;
-    let jobs: Vec<Job<'_>> =
-        scenarios.iter().map(|scenario| Job::new(arguments, scenario)).collect::<Result<_, _>>()?;
+    let jobs = jobs(arguments, &scenarios)?;
     if arguments.list {
         for scenario in &scenarios {
             let description = scenario.description.trim();
@@ -40,14 +40,31 @@ pub(super) fn test(arguments: &TestArguments) -> Result<u8, Failure> {
         return Ok(0);
     }
     let interrupted = catch_signals();
-    let (outcomes, result) = carry_out(arguments, &jobs, &interrupted, &Live::new())?;
-    say_all(arguments, &outcomes)?;
-    result?;
-    Ok(match (interrupted.load(Ordering::Relaxed), Tally::of(&outcomes).failed) {
-        (true, _) => INTERRUPTED,
-        (false, 0) => 0,
-        (false, _) => FAILED,
+    let results = carry_out(arguments, &jobs, &interrupted, &Live::new(jobs.len()))?;
+    say_all(arguments, &results.outcomes)?;
+    if let Some(failure) = results.stopped {
+        return Err(failure);
+    }
+    Ok(match (interrupted.load(Ordering::Relaxed), results.error, Tally::of(&results.outcomes).failed) {
+        (true, ..) => INTERRUPTED,
+        (false, Some(status), _) => status,
+        (false, None, 0) => 0,
+        (false, None, _) => FAILED,
     })
+}
+
+/// What came of all jobs.
+struct Results {
+    /// One for each.
+    outcomes: Vec<Outcome>,
+    /// The exit status for the first that could not be begun.
+    error: Option<u8>,
+    /// What kept the rest from being carried out.
+    stopped: Option<Failure>,
+}
+
+fn jobs<'a>(arguments: &'a TestArguments, scenarios: &'a [Scenario]) -> Result<Vec<Job<'a>>, Failure> {
+    scenarios.iter().enumerate().map(|numbered| Job::new(arguments, numbered)).collect()
 }
 
 /// Carries scenarios out that no file says: what [`crate::Trial`] does.
@@ -56,39 +73,44 @@ pub(crate) fn carry_out_silently(
     scenarios: &[Scenario],
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Vec<Outcome>, Failure> {
-    let jobs: Vec<Job<'_>> =
-        scenarios.iter().map(|scenario| Job::new(arguments, scenario)).collect::<Result<_, _>>()?;
-    let (outcomes, result) = carry_out(arguments, &jobs, interrupted, &Live::silent())?;
-    result.map(|()| outcomes)
+    let jobs = jobs(arguments, scenarios)?;
+    let results = carry_out(arguments, &jobs, interrupted, &Live::silent())?;
+    results.stopped.map_or(Ok(results.outcomes), Err)
 }
 
-/// Carries `jobs` out. The inner result says whether all of them were: what there is until then is there, and
-/// written down, even if something stopped the rest.
+/// Carries `jobs` out. There is an outcome for each of them, and all are written down, even if something stops the rest.
 fn carry_out(
     arguments: &TestArguments,
     jobs: &[Job<'_>],
     interrupted: &Arc<AtomicBool>,
     live: &Live,
-) -> Result<(Vec<Outcome>, Result<(), Failure>), Failure> {
+) -> Result<Results, Failure> {
     if let Some(directory) = &arguments.report {
         std::fs::create_dir_all(directory)
             .map_err(|source| Failure::Write { path: directory.clone(), source })?;
         check_writable(&directory.join("results.json"))?;
     }
     let store = open_store(&arguments.guest.store, interrupted)?;
-    let mut outcomes = Vec::new();
+    let mut all: Vec<Ended> = Vec::new();
     let one = |job: &Job<'_>| job.carry_out(&store, interrupted, live);
-    let result = pool::run(jobs, arguments.jobs, interrupted, one, &mut |outcome: Outcome| {
+    let carried = pool::run(jobs, arguments.jobs, interrupted, one, &mut |ended: Ended| {
+        live.ended(&ended.outcome);
         let said = match arguments.format {
-            Format::Human => live.say(&report::human(&outcome)),
+            Format::Human => live.say(&report::human(&ended.outcome)),
             _ => Ok(()),
         };
-        outcomes.push(outcome);
+        all.push(ended);
         said
     });
     live.finish();
+    let begun: BTreeSet<usize> = all.iter().map(|ended| ended.number).collect();
+    let others = jobs.iter().enumerate().filter(|(number, _)| !begun.contains(number));
+    all.extend(others.map(|(_, job)| job.not_reached()));
+    all.sort_by_key(|ended| ended.number);
+    let error = all.iter().find_map(|ended| ended.error);
+    let outcomes: Vec<Outcome> = all.into_iter().map(|ended| ended.outcome).collect();
     write_down(arguments, &outcomes)?;
-    Ok((outcomes, result))
+    Ok(Results { outcomes, error, stopped: carried.err() })
 }
 
 fn say_all(arguments: &TestArguments, outcomes: &[Outcome]) -> Result<(), Failure> {
@@ -138,6 +160,10 @@ fn load(arguments: &TestArguments) -> Result<Vec<Scenario>, Failure> {
         loaded.extend(scenarios::load(&path, &kernels)?);
     }
     scenarios::check_names(&loaded)?;
+    if loaded.is_empty() {
+        let help = "nicvisor test --list shows what there is without --kernel";
+        return Err(Failure::Usage("no case is left for these kernels".into(), help.into()));
+    }
     if let Some(filter) = &arguments.filter {
         loaded
             .retain(|scenario| format!("{} on {}", scenario.name, scenario.kernel).contains(filter.as_str()));
