@@ -48,8 +48,17 @@ impl Mana {
     /// Completes everything that was received in a receive queue, and says so.
     pub(crate) fn fence_receive_queue(&mut self, context: &mut Context<'_>, object: &WorkQueueObject) {
         let state = &mut self.state;
-        if let Some(path) = state.data.get_mut(usize::from(object.vport)) {
-            path.receiver.fence(context, &mut state.queues, object.work_queue);
+        let index = usize::from(object.vport);
+        if let (Some(vport), Some(path)) = (state.vports.get_mut(index), state.data.get_mut(index)) {
+            path.receiver.fence(context, &self.config, &mut state.queues, vport, object.work_queue);
+        }
+    }
+
+    /// Drops the frames that wait for buffers of vPort number `vport`, which does not receive any more.
+    pub(crate) fn stop_receiving(&mut self, context: &mut Context<'_>, vport: u16) {
+        let state = &mut self.state;
+        if let Some(path) = state.data.get_mut(usize::from(vport)) {
+            path.receiver.stop(context, &mut state.queues);
         }
     }
 

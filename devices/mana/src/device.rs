@@ -116,17 +116,18 @@ impl Mana {
     /// What the driver created and did not destroy, in words.
     pub(crate) fn leftovers(&self) -> String {
         let channel = usize::from(self.state.channel.established);
-        self.state.objects.leftovers(self.state.queues.events.len() - channel)
+        let completions = self.state.queues.completions.values().filter(|queue| queue.is_by_itself()).count();
+        self.state.objects.leftovers(self.state.queues.events.len() - channel, completions)
     }
 
-    /// The same, of the Ethernet device.
-    pub(crate) fn ethernet_leftovers(&self) -> String {
-        let objects = self.state.objects.work_queues.len();
-        let events = self.ethernet_event_queues().len();
-        if objects + events == 0 {
+    /// The same, of the queues of a device that was registered.
+    pub(crate) fn queues_left(&self, kind: u16) -> String {
+        let objects = if kind == DEVICE_MANA { self.state.objects.work_queues.len() } else { 0 };
+        let (events, completions) = (self.event_queues_of(kind).len(), self.completion_queues_of(kind).len());
+        if objects + events + completions == 0 {
             return String::new();
         }
-        format!("{objects} work queue objects and {events} event queues")
+        format!("{objects} work queue objects, {events} event queues and {completions} completion queues")
     }
 
     /// Destroys the queues of the Ethernet device.
@@ -135,15 +136,30 @@ impl Mana {
         for handle in handles {
             self.remove_work_queue_object(context, handle);
         }
-        for id in self.ethernet_event_queues() {
+        self.destroy_queues_of(DEVICE_MANA);
+    }
+
+    /// Destroys the event queues of a device and its completion queues without a work queue.
+    pub(crate) fn destroy_queues_of(&mut self, kind: u16) {
+        for id in self.completion_queues_of(kind) {
+            self.state.queues.completions.remove(&id);
+            self.state.objects.regions.release(Taker::CompletionQueue(id));
+        }
+        for id in self.event_queues_of(kind) {
             self.state.queues.events.remove(&id);
             self.state.objects.regions.release(Taker::EventQueue(id));
         }
     }
 
-    fn ethernet_event_queues(&self) -> Vec<u32> {
+    fn event_queues_of(&self, kind: u16) -> Vec<u32> {
         let events = self.state.queues.events.iter();
-        let own = events.filter(|(_, queue)| queue.owner.protection_domain == u32::from(DEVICE_MANA));
+        let own = events.filter(|(_, queue)| queue.owner.protection_domain == u32::from(kind));
+        own.map(|(id, _)| *id).collect()
+    }
+
+    fn completion_queues_of(&self, kind: u16) -> Vec<u32> {
+        let completions = self.state.queues.completions.iter().filter(|(_, queue)| queue.is_by_itself());
+        let own = completions.filter(|(_, queue)| queue.owner.protection_domain == u32::from(kind));
         own.map(|(id, _)| *id).collect()
     }
 

@@ -5,6 +5,7 @@ use nicvisor_core::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Mana;
+use crate::faults::{SMC_STATUS, SMC_TYPE, SMC_VERSION};
 use crate::rules::control as rules;
 use crate::wire::shared_memory::{APERTURE, DESTROY, ESTABLISH, Establish, HEADER_OFFSET, Header};
 
@@ -96,8 +97,16 @@ impl Mana {
             context
                 .report(&rules::SHM_MESSAGE, message, |finding| finding.descriptor = memory.bytes.to_vec());
         }
-        let answer =
-            Header { version: 0, response: true, status: (!done).into(), device_owns: false, ..header };
+        let overrides = &mut self.state.queues.faults.overrides;
+        let mut told = |name, value: u8| overrides.apply(context.now, name, value.into()) as u8;
+        let answer = Header {
+            message: told(SMC_TYPE, header.message),
+            version: told(SMC_VERSION, 0),
+            response: true,
+            status: told(SMC_STATUS, (!done).into()),
+            device_owns: false,
+            ..header
+        };
         self.state.shared_memory = memory;
         self.state.shared_memory.set_header(answer);
     }

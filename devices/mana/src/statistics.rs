@@ -1,6 +1,7 @@
 //! What went through a vPort, by the names of `struct mana_query_gf_stat_resp`
 //! (Linux `include/net/mana/mana.h`).
 
+use nicvisor_core::fault::WireField;
 use serde::{Deserialize, Serialize};
 
 macro_rules! statistics {
@@ -8,6 +9,21 @@ macro_rules! statistics {
         /// Statistics of a vPort since power-on.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Statistics { $($(#[$attribute])* pub $name: u64,)* }
+
+        /// The answer to `MANA_QUERY_GF_STAT`, field by field.
+        pub(crate) const GF_STATISTICS: &[WireField] = {
+            const NAMES: &[&str] = &["reported_stats", $(stringify!($name)),*];
+            const FIELDS: [WireField; NAMES.len()] = {
+                let mut fields = [WireField::little("", 0, 8); NAMES.len()];
+                let mut at = 0;
+                while at < NAMES.len() {
+                    fields[at] = WireField::little(NAMES[at], 8 * at, 8);
+                    at += 1;
+                }
+                fields
+            };
+            &FIELDS
+        };
 
         impl Statistics {
             /// Adds those of another vPort.

@@ -17,6 +17,8 @@ pub struct VPort {
     pub offset: u16,
     /// Whether the link is up.
     pub link_up: bool,
+    /// Whether the host lets the function send and receive.
+    pub function_enabled: bool,
     /// Set by `MANA_CONFIG_VPORT_TX`: whose packets may leave by this vPort.
     pub transmit: Option<Transmit>,
     /// Set by `MANA_CONFIG_VPORT_RX`: where received frames go.
@@ -72,6 +74,7 @@ impl VPort {
             mac: config.port_mac(index),
             offset: config.vport_offset + index,
             link_up: true,
+            function_enabled: true,
             transmit: None,
             steering: Steering::default(),
             bandwidth_clamp: None,

@@ -121,11 +121,14 @@ impl Mana {
         if !self.state.objects.domains.is_registered(kind) {
             return Err(Failure::unknown(format!("device {kind} deregistered, which is not registered")));
         }
-        let leftovers = if kind == DEVICE_MANA { self.ethernet_leftovers() } else { String::new() };
+        let leftovers = self.queues_left(kind);
         if !leftovers.is_empty() {
             let message = format!("device {kind} deregistered with {leftovers} in place");
             context.report(&rules::DEVICE_LEFTOVER, message, |finding| finding.descriptor = request.bytes());
-            self.destroy_ethernet_objects(context);
+            match kind {
+                DEVICE_MANA => self.destroy_ethernet_objects(context),
+                _ => self.destroy_queues_of(kind),
+            }
         }
         self.state.objects.domains.set_registered(kind, false);
         if kind == DEVICE_MANA {

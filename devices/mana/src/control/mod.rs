@@ -69,7 +69,7 @@ impl Mana {
             RequestType::QueryDevConfig => self.query_device_config(request),
             RequestType::QueryVportConfig => self.query_vport_config(request),
             RequestType::ConfigVportTx => self.config_vport_tx(request),
-            RequestType::ConfigVportRx => self.config_vport_rx(request),
+            RequestType::ConfigVportRx => self.config_vport_rx(context, request),
             RequestType::CreateWqObj => self.create_work_queue_object(context, request),
             RequestType::DestroyWqObj => self.destroy_work_queue_object(context, request),
             RequestType::FenceRq => self.fence(context, request),

@@ -7,9 +7,9 @@ use crate::device::Mana;
 use crate::objects::{Region, Taker};
 use crate::queue::{Client, CompletionQueue, EventQueue, Owner, QueueMemory};
 use crate::rules::control as rules;
-use crate::wire::Status;
 use crate::wire::gdma_requests::{CreateQueue, DisableQueue, Index, queue_type};
 use crate::wire::mana_requests::NO_EVENT_QUEUE;
+use crate::wire::{Status, eqe};
 
 impl Mana {
     /// `GDMA_CREATE_QUEUE`.
@@ -40,6 +40,12 @@ impl Mana {
         let vector = asked.eq_pci_msix_index.get();
         if vector >= self.config.vectors.into() {
             let message = format!("an event queue on vector {vector} of {}", self.config.vectors);
+            return Err(Failure::parameter(message));
+        }
+        let (throttle, entries) =
+            (asked.log2_throttle_limit.get(), asked.queue_size.get() / eqe::SIZE as u32);
+        if throttle > entries.ilog2() {
+            let message = format!("log2_throttle_limit {throttle} of an event queue of {entries} entries");
             return Err(Failure::parameter(message));
         }
         let (events, objects) = (&mut self.state.queues.events, &mut self.state.objects);

@@ -31,6 +31,12 @@ impl Mana {
         let all = self.all_statistics();
         let mut answer = PhyStatistics::new_zeroed();
         answer.reported_stats = u64::MAX.into();
+        let dropped = self.state.data.iter().map(|path| {
+            let (receive, send) = (&path.receiver.counters, &path.transmitter.counters);
+            [receive.dropped_no_buffer + receive.dropped_too_long, send.link_down]
+        });
+        let [received, sent] = dropped.fold([0, 0], |all, own| [all[0] + own[0], all[1] + own[1]]);
+        (answer.rx_pkt_drop_phy, answer.tx_pkt_drop_phy) = (received.into(), sent.into());
         let packets = |one: u64, some: u64, all: u64| U64::new(one + some + all);
         answer.packets[0] = [
             packets(all.hc_rx_ucast_pkts, all.hc_rx_mcast_pkts, all.hc_rx_bcast_pkts),

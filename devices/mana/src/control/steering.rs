@@ -1,5 +1,6 @@
 //! Where received frames go.
 
+use nicvisor_core::Context;
 use nicvisor_net::rss::{Fields, Key};
 
 use super::{Answer, Failure, Request};
@@ -13,7 +14,11 @@ use crate::wire::mana_requests::{
 
 impl Mana {
     /// `MANA_CONFIG_VPORT_RX`.
-    pub(super) fn config_vport_rx(&mut self, request: &Request) -> Result<Answer, Failure> {
+    pub(super) fn config_vport_rx(
+        &mut self,
+        context: &mut Context<'_>,
+        request: &Request,
+    ) -> Result<Answer, Failure> {
         let asked: ConfigRxSteering = request.read_at_least(CONFIG_RX_STEERING_V1)?;
         let index = self.vport_of(asked.vport.get())?;
         let mut steering = self.vport_mut(index)?.steering.clone();
@@ -31,7 +36,11 @@ impl Mana {
         steering.hash.fields = hash_fields(request, &asked)?;
         steering.coalescing = self.coalescing(request, &asked)?;
         check_complete(&steering)?;
+        let enabled = steering.enabled;
         self.vport_mut(index)?.steering = steering;
+        if !enabled {
+            self.stop_receiving(context, index);
+        }
         let timeout = self.config.coalescing_timeout_ns;
         let answer =
             ConfigRxSteeringResponse { cqe_coalescing_timeout_ns: timeout.into(), reserved1: 0.into() };

@@ -48,7 +48,7 @@ impl Mana {
         let client = if send { Client::Send(number) } else { Client::Receive(number) };
         let completions =
             CompletionQueue::new(completion_queue, owner, completion_memory, event_queue, client);
-        let moderation = moderation(request, &asked);
+        let moderation = self.moderation(request, &asked);
         let completions = match moderation {
             Some(moderation) => completions.with_moderation(moderation),
             None => completions,
@@ -136,6 +136,15 @@ impl Mana {
         }
     }
 
+    /// The moderation that version 3 of the request asks for, where the device has any. Drivers ask without looking.
+    fn moderation(&self, request: &Request, asked: &CreateWqObject) -> Option<Moderation> {
+        let offered = self.config.capabilities.dynamic_moderation && request.version() >= 3;
+        (offered && asked.req_cq_moderation != 0).then(|| Moderation {
+            microseconds: asked.cq_moderation_usec.get(),
+            completions: asked.cq_moderation_comp.get().min(0xff) as u8,
+        })
+    }
+
     fn new_work_queue_id(&mut self) -> Result<u32, Failure> {
         let works = &self.state.queues.works;
         let id = self.state.objects.work_queue_ids.take(works.len(), |id| works.contains_key(&id));
@@ -150,14 +159,6 @@ fn sends(kind: u32) -> Result<bool, Failure> {
         queue_type::RQ => Ok(false),
         _ => Err(Failure::parameter(format!("a work queue object of type {kind}"))),
     }
-}
-
-/// The moderation that version 3 of the request asks for.
-fn moderation(request: &Request, asked: &CreateWqObject) -> Option<Moderation> {
-    (request.version() >= 3 && asked.req_cq_moderation != 0).then(|| Moderation {
-        microseconds: asked.cq_moderation_usec.get(),
-        completions: asked.cq_moderation_comp.get().min(0xff) as u8,
-    })
 }
 
 fn created(handle: u64, object: &WorkQueueObject, moderation: Option<Moderation>) -> Answer {

@@ -12,9 +12,10 @@ use nicvisor_core::fault::{Fault, FaultError, Injected};
 use nicvisor_core::{Context, Device, DeviceEvent, Duration, EventKind};
 
 use crate::device::Mana;
+use crate::wire::eqe::DETAILS_SIZE;
 use crate::wire::hwc::{EVENT_FPGA_RECONFIG, EVENT_RESET_REQUEST, EVENT_SOC_SERVICE, Reconfiguration};
 
-pub(crate) use points::{CHANNEL, answer_fields};
+pub(crate) use points::{CHANNEL, SMC_STATUS, SMC_TYPE, SMC_VERSION, answer_fields};
 
 impl Mana {
     pub(crate) fn inject_fault(
@@ -58,6 +59,16 @@ impl Mana {
             }
             "hwc-event" => {
                 self.post_channel_event(context, argument("type") as u8, argument("details") as u32);
+            }
+            "eqe" => {
+                let mut details = [0; DETAILS_SIZE];
+                details[..4].copy_from_slice(&(argument("details") as u32).to_le_bytes());
+                let (queue, kind) = (argument("queue") as u32, argument("type") as u8);
+                self.state.queues.post_event(context, queue, kind, details);
+            }
+            "function" => {
+                let enabled = argument("enabled") != 0;
+                self.state.vports.iter_mut().for_each(|vport| vport.function_enabled = enabled);
             }
             "device-reset" => self.forget(context),
             "interrupt" => context.raise(argument("vector") as u16),

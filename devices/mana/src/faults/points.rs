@@ -6,7 +6,9 @@ use nicvisor_core::fault::{
 
 use crate::device::Mana;
 use crate::queue::Client;
+use crate::wire::eqe::COMPLETION;
 use crate::wire::gdma_requests::{MessageHeader, ResponseHeader};
+use crate::wire::hwc::{EVENT_RNIC_QP_FATAL, EVENT_TEST, InitData};
 use crate::wire::{RequestType, Status};
 
 impl Mana {
@@ -18,9 +20,17 @@ impl Mana {
                 commands: RequestType::ALL.iter().copied().map(command).collect(),
             }],
             queues: self.queue_points().into(),
-            overrides: self.register_fields().iter().map(|(_, field)| register(field)).collect(),
+            overrides: self.override_points(),
             events: events(),
         }
+    }
+
+    /// Registers, what the events tell that establish the hardware channel, and the answer in the shared memory.
+    fn override_points(&self) -> Vec<OverridePoint> {
+        let registers = self.register_fields().into_iter().map(|(_, field)| field.describe());
+        let told = InitData::ALL.into_iter().map(|data| Field::new(data.override_name(), 24));
+        let answer = [Field::new(SMC_STATUS, 8), Field::new(SMC_TYPE, 3), Field::new(SMC_VERSION, 3)];
+        registers.chain(told).chain(answer).map(|value| OverridePoint { value }).collect()
     }
 
     /// Queues of all vPorts are numbered in a row.
@@ -51,10 +61,6 @@ pub(crate) fn answer_fields(kind: RequestType) -> Vec<WireField> {
     let own = ResponseHeader::LAYOUT.iter().filter(|field| OF_HEADER.contains(&field.name()));
     let body = kind.answer().iter().map(|field| field.moved(header));
     MessageHeader::LAYOUT.iter().chain(own).copied().chain(body).collect()
-}
-
-fn register(field: &WireField) -> OverridePoint {
-    OverridePoint { value: field.describe() }
 }
 
 fn events() -> Vec<EventPoint> {
@@ -99,6 +105,20 @@ fn events() -> Vec<EventPoint> {
                 Argument { value: Field::new("details", 32), default: Some(0) },
             ],
         ),
+        event(
+            "eqe",
+            "Any event on any event queue; those of vPorts are numbered from 1 on as they are created.",
+            vec![
+                needed(Field::new("queue", 16)),
+                needed(Field::new("type", 8).named(EVENTS)),
+                Argument { value: Field::new("details", 32), default: Some(0) },
+            ],
+        ),
+        event(
+            "function",
+            "The host disables the function (CQE_TX_VF_DISABLED), or enables it again.",
+            vec![needed(Field::new("enabled", 1))],
+        ),
         event("device-reset", "The device forgets everything by itself.", Vec::new()),
         event("interrupt", "An interrupt without a cause.", vec![needed(Field::new("vector", 11))]),
     ]
@@ -106,9 +126,19 @@ fn events() -> Vec<EventPoint> {
 
 /// The hardware channel's name in faults and findings.
 pub(crate) const CHANNEL: &str = "hwc";
+/// Names of the fields of the shared memory's answer (`union smc_proto_hdr`).
+pub(crate) const SMC_STATUS: &str = "smc.status";
+pub(crate) const SMC_TYPE: &str = "smc.msg_type";
+pub(crate) const SMC_VERSION: &str = "smc.msg_version";
 const OF_HEADER: &[&str] = &["dev_id", "activity_id", "status"];
 /// `GDMA_SERVICE_TYPE_*`.
 const SERVICES: &[(&str, u64)] = &[("rdma-suspend", 1), ("rdma-resume", 2)];
+/// `GDMA_EQE_*` that are not the hardware channel's.
+const EVENTS: &[(&str, u64)] = &[
+    ("COMPLETION", COMPLETION as u64),
+    ("TEST_EVENT", EVENT_TEST as u64),
+    ("RNIC_QP_FATAL", EVENT_RNIC_QP_FATAL as u64),
+];
 const STATUSES: &[(&str, u64)] = &[
     ("SUCCESS", Status::Success as u64),
     ("MORE_ENTRIES", Status::MoreEntries as u64),

@@ -160,6 +160,8 @@ impl Mana {
         }
         self.post_channel_event(context, EVENT_INIT_EQ, EVENT_QUEUE | owner.doorbell_page << 16);
         for (kind, value) in data {
+            let name = kind.override_name();
+            let value = self.state.queues.faults.overrides.apply(context.now, name, value.into()) as u32;
             self.post_channel_event(context, EVENT_INIT_DATA, type_data(kind as u8, value));
         }
         self.post_channel_event(context, EVENT_INIT_DONE, 0);

@@ -106,11 +106,13 @@ impl Objects {
         self.filters.values().any(|filter| filter.vport == vport && filter.mac == *mac)
     }
 
-    /// What exists, in words; empty if there is nothing. `event_queues` is the number of event queues.
-    pub(crate) fn leftovers(&self, event_queues: usize) -> String {
+    /// What exists, in words; empty if there is nothing. Besides there are `event_queues` event queues and
+    /// `completion_queues` completion queues without a work queue.
+    pub(crate) fn leftovers(&self, event_queues: usize, completion_queues: usize) -> String {
         let counts = [
             (self.work_queues.len(), "work queue objects"),
             (event_queues, "event queues"),
+            (completion_queues, "completion queues"),
             (self.regions.free(), "DMA regions"),
             (self.domains.memory_regions.len(), "memory regions"),
             (self.domains.created.len(), "protection domains"),

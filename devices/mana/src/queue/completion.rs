@@ -124,6 +124,11 @@ impl CompletionQueue {
         CompletionQueue { moderation: Some(moderation), ..self }
     }
 
+    /// Whether it was created without a work queue.
+    pub fn is_by_itself(&self) -> bool {
+        self.client == Client::Nobody
+    }
+
     /// The event queue to which it announces its completions.
     pub fn event_queue(&self) -> Option<u32> {
         self.event_queue

@@ -82,6 +82,10 @@ impl Queues {
             context.report(&rules::DOORBELL, message, |_| ());
             return None;
         };
+        if Doorbell::has_reserved(offset, value) {
+            let message = format!("{value:#x} written for {doorbell:?}, with reserved bits set");
+            context.report(&rules::DOORBELL_RESERVED, message, |_| ());
+        }
         let (rung, known) = match doorbell {
             Doorbell::Work { send, id, wqe_count, tail } => {
                 let rung = self.work(context, page, send, id, wqe_count, tail);
@@ -304,7 +308,8 @@ mod tests {
         }
         assert_eq!(ring(&mut bench, &mut queues, 5, work(true, 3)), None);
         bench.call(|context| queues.doorbell(context, 4, 8, 0));
+        bench.call(|context| queues.doorbell(context, 4, 0x800, 0x1_0100_0002));
         let rules: Vec<_> = bench.take_effects().findings.into_iter().map(|finding| finding.rule).collect();
-        assert_eq!(rules, ["mana-doorbell-queue", "mana-doorbell"]);
+        assert_eq!(rules, ["mana-doorbell-queue", "mana-doorbell", "mana-doorbell-reserved", "mana-cq-tail"]);
     }
 }

@@ -6,7 +6,9 @@ use zerocopy::FromBytes;
 
 use super::{Owner, QueueMemory};
 use crate::rules::data as rules;
-use crate::wire::wqe::{BASIC_UNIT, HEADER_SIZE, MAX_RQE_SIZE, MAX_SQE_SIZE, RawSge, WqeHeader};
+use crate::wire::wqe::{
+    BASIC_UNIT, HEADER_SIZE, MAX_RQE_SIZE, MAX_SQE_SIZE, MAX_TX_SGL_ENTRIES, RawSge, WqeHeader,
+};
 
 /// A send or receive queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +182,10 @@ impl WorkQueue {
             let sizes: Vec<u32> = wqe.sges.iter().map(|sge| sge.size).collect();
             self.report(context, &rules::WQE_SGL, format!("list of sizes {sizes:?}"), &wqe.raw);
         }
+        if self.kind == WorkQueueKind::Send && wqe.sges.len() > MAX_TX_SGL_ENTRIES {
+            let message = format!("list of {} elements, {MAX_TX_SGL_ENTRIES} are allowed", wqe.sges.len());
+            self.report(context, &rules::WQE_SGL, message, &wqe.raw);
+        }
         let memory_key = self.owner.memory_key;
         if let Some(sge) = wqe.sges.iter().find(|sge| sge.mem_key != memory_key) {
             let message = format!("memory key {:#x}, not {memory_key:#x}", sge.mem_key);
@@ -286,6 +292,16 @@ mod tests {
         post(&mut bench, &mut queue, &entry(&[1], &[0; 8]));
         assert!(bench.call(|context| queue.next(context)).is_some());
         assert_eq!(rules(&mut bench), ["mana-wqe-memory-key"]);
+    }
+
+    #[test]
+    fn lists_have_at_most_30_elements() {
+        let (mut bench, mut queue) = queue(WorkQueueKind::Send);
+        for (count, expected) in [(30, &[][..]), (31, &["mana-wqe-sgl"])] {
+            post(&mut bench, &mut queue, &entry(&vec![1; count], &[0; 8]));
+            assert!(bench.call(|context| queue.next(context)).is_some());
+            assert_eq!(rules(&mut bench), expected);
+        }
     }
 
     #[test]

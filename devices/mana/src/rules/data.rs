@@ -5,6 +5,10 @@ rules! {
         "Doorbells are 64-bit writes to places in a doorbell page where there is one"
         "The write has no effect."
         "Linux gdma_main.c: mana_gd_ring_doorbell, DOORBELL_OFFSET_*";
+    DOORBELL_RESERVED Error "mana-doorbell-reserved"
+        "Reserved bits of a doorbell are 0"
+        "The device may take them for something else."
+        "Linux gdma.h: union gdma_doorbell_entry";
     DOORBELL_QUEUE Error "mana-doorbell-queue"
         "A doorbell names a queue that exists, is of its kind, and was created for its doorbell page"
         "The write has no effect, or wakes a queue of somebody else."
@@ -30,9 +34,9 @@ rules! {
         "The device may take them for something else."
         "Linux gdma.h: struct gdma_wqe; gdma_main.c: mana_gd_write_client_oob";
     WQE_SGL Error "mana-wqe-sgl"
-        "An entry has a scatter-gather list, and no element of it is empty"
+        "An entry has a scatter-gather list, in a send queue of at most 30 elements, and no element of it is empty"
         "The device drops the packet or stops the queue."
-        "Linux gdma_main.c: mana_gd_post_work_request";
+        "Linux gdma_main.c: mana_gd_post_work_request; gdma.h: MAX_TX_WQE_SGL_ENTRIES";
     WQE_MEMORY_KEY Error "mana-wqe-memory-key"
         "Scatter-gather lists use the memory key that the queue's device was registered with"
         "The device refuses the access."

@@ -21,14 +21,32 @@ use coalesce::Unannounced;
 /// dropped only when that is full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiver {
-    /// Frames that wait for buffers, by receive queue.
-    waiting: BTreeMap<u32, VecDeque<Arrival>>,
+    /// What waits for buffers, by receive queue.
+    waiting: BTreeMap<u32, VecDeque<Waiting>>,
     /// Packets that are not announced yet, by receive queue.
     unannounced: BTreeMap<u32, Unannounced>,
     /// Bytes of the frames that wait.
     memory_used: u32,
     /// What became of frames.
     pub counters: Counters,
+}
+
+/// What stands in line for a receive queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Waiting {
+    /// A frame, for the next buffer.
+    Frame(Arrival),
+    /// A fence, for the frames before it.
+    Fence,
+}
+
+impl Waiting {
+    fn arrival(&self) -> Option<&Arrival> {
+        match self {
+            Waiting::Frame(arrival) => Some(arrival),
+            Waiting::Fence => None,
+        }
+    }
 }
 
 /// What became of frames.
@@ -59,7 +77,8 @@ pub struct Counters {
 impl Receiver {
     /// The frames inside: those that wait for buffers, and those that are written but not announced.
     pub(crate) fn held(&self) -> impl Iterator<Item = FrameId> {
-        let waiting = self.waiting.values().flatten().map(|arrival| arrival.frame.id);
+        let waiting = self.waiting.values().flatten().filter_map(Waiting::arrival);
+        let waiting = waiting.map(|arrival| arrival.frame.id);
         waiting.chain(self.unannounced.values().flat_map(|packets| packets.frames.iter().copied()))
     }
 
@@ -90,7 +109,7 @@ impl Receiver {
         if frame.bytes.len() < MIN_FRAME {
             return Err(DropReason::MALFORMED);
         }
-        if !vport.link_up || !vport.steering.enabled {
+        if !vport.link_up || !vport.function_enabled || !vport.steering.enabled {
             vport.statistics.rx_err_vport_disabled += 1;
             return Err(DropReason::NOT_READY);
         }
@@ -107,7 +126,7 @@ impl Receiver {
         }
         self.memory_used = used;
         self.counters.memory_max = self.counters.memory_max.max(used.into());
-        self.waiting.entry(queue).or_default().push_back(arrival);
+        self.waiting.entry(queue).or_default().push_back(Waiting::Frame(arrival));
         Ok(queue)
     }
 
@@ -123,16 +142,42 @@ impl Receiver {
         self.deliver(context, config, queues, vport, rq);
     }
 
-    /// Completes all packets of receive queue `rq` that are in the driver's buffers, and then says that it has.
-    pub fn fence(&mut self, context: &mut Context<'_>, queues: &mut Queues, rq: u32) {
-        self.announce(context, queues, rq);
-        let fence = RxCompletion { kind: CqeType::RxObjectFence as u8, ..RxCompletion::default() };
-        self.complete(context, queues, rq, &fence);
+    /// Says that it is done when everything that receive queue `rq` got before is completed.
+    pub fn fence(
+        &mut self,
+        context: &mut Context<'_>,
+        config: &Config,
+        queues: &mut Queues,
+        vport: &mut VPort,
+        rq: u32,
+    ) {
+        let waiting = self.waiting.entry(rq).or_default();
+        // One more completion would tell the driver nothing that those do not.
+        if waiting.iter().filter(|waiting| waiting.arrival().is_none()).count() < MAX_FENCES {
+            waiting.push_back(Waiting::Fence);
+        }
+        self.deliver(context, config, queues, vport, rq);
+    }
+
+    /// Drops the frames that wait for buffers: the vPort does not receive any more. Fences wait for nothing then.
+    pub fn stop(&mut self, context: &mut Context<'_>, queues: &mut Queues) {
+        self.memory_used = 0;
+        for (rq, waiting) in std::mem::take(&mut self.waiting) {
+            for waiting in waiting {
+                match waiting {
+                    Waiting::Frame(Arrival { frame, .. }) => {
+                        self.settle_dropped(context, frame.id, DropReason::NOT_READY);
+                    }
+                    Waiting::Fence => self.pass_fence(context, queues, rq),
+                }
+            }
+        }
     }
 
     /// Drops everything that is meant for receive queue `rq`, which is about to be destroyed.
     pub fn discard(&mut self, context: &mut Context<'_>, rq: u32) {
-        for arrival in self.waiting.remove(&rq).unwrap_or_default() {
+        for waiting in self.waiting.remove(&rq).unwrap_or_default() {
+            let Some(arrival) = waiting.arrival() else { continue };
             self.memory_used = self.memory_used.saturating_sub(arrival.length());
             self.settle_dropped(context, arrival.frame.id, DropReason::RESET);
         }
@@ -169,10 +214,15 @@ impl Receiver {
         rq: u32,
     ) {
         while let Some(waiting) = self.waiting.get_mut(&rq).filter(|waiting| !waiting.is_empty()) {
+            if let Some(Waiting::Fence) = waiting.front() {
+                waiting.pop_front();
+                self.pass_fence(context, queues, rq);
+                continue;
+            }
             let Some(queue) = queues.works.get_mut(&rq) else { return };
             let Some(wqe) = queue.next(context) else { return };
             let name = queue.name();
-            let Some(arrival) = waiting.pop_front() else { return };
+            let Some(Waiting::Frame(arrival)) = waiting.pop_front() else { return };
             self.memory_used = self.memory_used.saturating_sub(arrival.length());
             let earlier = context.findings();
             check_entry(context, &name, &wqe);
@@ -192,6 +242,12 @@ impl Receiver {
             }
             context.concern(earlier, arrival.frame.id);
         }
+    }
+
+    fn pass_fence(&mut self, context: &mut Context<'_>, queues: &mut Queues, rq: u32) {
+        self.announce(context, queues, rq);
+        let fence = RxCompletion { kind: CqeType::RxObjectFence as u8, ..RxCompletion::default() };
+        self.complete(context, queues, rq, &fence);
     }
 
     /// A packet is in its buffer: announces it, or lets it wait for others.
@@ -318,7 +374,8 @@ impl Receiver {
 
     /// Whether a state from outside is one that the code can go on from.
     pub fn is_sound(&self) -> bool {
-        let waiting = self.waiting.values().flatten().map(|arrival| u64::from(arrival.length())).sum::<u64>();
+        let waiting = self.waiting.values().flatten().filter_map(Waiting::arrival);
+        let waiting = waiting.map(|arrival| u64::from(arrival.length())).sum::<u64>();
         let announceable = |packets: &Unannounced| !packets.packets.is_empty();
         waiting == u64::from(self.memory_used) && self.unannounced.values().all(announceable)
     }
@@ -370,3 +427,5 @@ impl Counters {
 
 /// An Ethernet header.
 const MIN_FRAME: usize = 14;
+/// Most fences that stand in line for a receive queue.
+const MAX_FENCES: usize = 8;

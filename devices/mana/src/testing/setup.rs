@@ -10,7 +10,6 @@ use super::ports::{Port, ReceiveQueue, SendQueue, receive_entry_size};
 use super::rings::{EntryRing, WorkRing};
 use crate::queue::QueueMemory;
 use crate::vport::Coalescing;
-use crate::wire::RequestType;
 use crate::wire::gdma_requests::{
     AddPages, CreateDmaRegion, CreateQueue, DisableQueue, Handle, Index, PROTOCOL_V1, VerifyVersionRequest,
     queue_type,
@@ -19,6 +18,7 @@ use crate::wire::mana_requests::{
     ConfigRxSteering, ConfigVport, ConfigVportResponse, CreateWqObject, CreateWqObjectResponse,
     DestroyWqObject, HASH_KEY_SIZE, QueryVportConfigResponse, RegisterFilter, RegisterHwPort, hash_types,
 };
+use crate::wire::{RequestType, Status};
 
 /// How a vPort is opened.
 #[derive(Clone, Copy, Debug)]
@@ -161,14 +161,18 @@ impl Driver {
         };
         let body = [create.as_bytes(), first.as_bytes()].concat();
         let region: Handle = self.request(RequestType::CreateDmaRegion, 1, &body[..]).get();
-        for chunk in rest.chunks(PAGES_AT_ONCE) {
+        let chunks = rest.chunks(PAGES_AT_ONCE);
+        let last = chunks.len();
+        for (number, chunk) in (1..).zip(chunks) {
             let add = AddPages {
                 dma_region_handle: region.handle,
                 page_addr_list_len: (chunk.len() as u32).into(),
                 reserved3: 0.into(),
             };
             let body = [add.as_bytes(), chunk.as_bytes()].concat();
-            self.request(RequestType::DmaRegionAddPages, 1, &body[..]);
+            let status = self.request(RequestType::DmaRegionAddPages, 1, &body[..]).status;
+            let expected = if number == last { Status::Success } else { Status::MoreEntries };
+            assert_eq!(status, expected as u32);
         }
         let memory = QueueMemory::new(pages, PAGE, 0, length).expect("pages for all of it");
         (region.handle, memory)

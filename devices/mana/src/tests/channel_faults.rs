@@ -168,6 +168,6 @@ fn commands_are_told_with_their_fields() {
     let events = driver.effects().events;
     assert_eq!(events[0].name, "GDMA_DESTROY_PD");
     let fields: Vec<_> = events[0].fields.iter().map(|(name, value)| (name.as_ref(), *value)).collect();
-    assert_eq!(fields, [("status", Status::InvalidHandle as u64), ("handle", 7)]);
+    assert_eq!(fields, [("status", Status::InvalidHandle as u64), ("pd_handle", 7)]);
     assert_eq!(events[1].name, "GDMA_QUERY_MAX_RESOURCES");
 }

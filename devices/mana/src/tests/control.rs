@@ -8,14 +8,15 @@ use zerocopy::little_endian::U64;
 use super::{assert_clean, broken, config, counter, open};
 use crate::config::{Capabilities, FunctionKind};
 use crate::testing::{Driver, Setup};
+use crate::wire::doorbell::Doorbell;
 use crate::wire::gdma_requests::{
     AllocDm, AllocateResourceRange, CreateDmaRegion, CreateMr, CreateMrResponse, CreatePd, CreatePdResponse,
-    DestroyResourceRange, DisableQueue, Handle, HwcTimeout, Index, ListDevicesResponse, MaxResourcesResponse,
-    mr_type, queue_type,
+    CreateQueue, DestroyResourceRange, DisableQueue, Handle, HwcTimeout, Index, ListDevicesResponse,
+    MaxResourcesResponse, mr_type, queue_type,
 };
 use crate::wire::hwc::EVENT_SOC_RECONFIG_DATA;
 use crate::wire::mana_requests::{
-    ConfigVport, CreateWqObject, DestroyWqObject, PhyStatistics, QueryDeviceConfig,
+    ConfigVport, CreateWqObject, CreateWqObjectResponse, DestroyWqObject, PhyStatistics, QueryDeviceConfig,
     QueryDeviceConfigResponse, QueryLinkConfigResponse, SetBandwidthClamp,
 };
 use crate::wire::shared_memory::Establish;
@@ -421,4 +422,85 @@ fn ports_share_the_device() {
     driver.close();
     assert!(driver.channel.destroy(&mut driver.harness));
     assert_clean(&driver.effects());
+}
+
+#[test]
+fn completion_queues_by_themselves_are_accounted_for() {
+    let mut driver = started(config(MAC));
+    let create = |driver: &mut Driver, page: u64, kind: u32, throttle: u32| {
+        let memory: Handle = region(driver, 4096, &[page]).get();
+        let create = CreateQueue {
+            r#type: kind.into(),
+            reserved1: 0.into(),
+            pdid: 2.into(),
+            doolbell_id: 2.into(),
+            gdma_region: memory.handle,
+            reserved2: 0.into(),
+            queue_size: 4096.into(),
+            log2_throttle_limit: throttle.into(),
+            eq_pci_msix_index: 1.into(),
+            cq_mod_ctx_id: 0.into(),
+            cq_parent_eq_id: 0xffff.into(),
+            flags: [0; 4],
+            reserved3: 0.into(),
+        };
+        driver.request(RequestType::CreateQueue, 1, &create)
+    };
+    let queue: Index = create(&mut driver, 0x1000, queue_type::CQ, 0).get();
+    let disable = DisableQueue {
+        r#type: queue_type::CQ.into(),
+        queue_index: queue.index,
+        alloc_res_id_on_creation: 1.into(),
+    };
+    for status in [0, Status::InvalidHandle as u32] {
+        assert_eq!(driver.request(RequestType::DisableQueue, 1, &disable).status, status);
+    }
+    assert_eq!(broken(&driver.effects()), ["mana-object-unknown"]);
+    assert_eq!(create(&mut driver, 0x2000, queue_type::EQ, 8).status, 0);
+    let above = create(&mut driver, 0x3000, queue_type::EQ, 9).status;
+    assert_eq!(
+        (above, broken(&driver.effects())),
+        (Status::InvalidParameter as u32, vec!["mana-request-parameter"])
+    );
+    create(&mut driver, 0x4000, queue_type::CQ, 0);
+    assert!(driver.harness.device.leftovers().contains("1 completion queues"));
+    assert_eq!(driver.request(RequestType::DeregisterDevice, 1, &NOTHING).status, 0);
+    let effects = driver.effects();
+    assert_eq!(broken(&effects), ["mana-device-leftover"]);
+    assert!(effects.findings[0].message.contains("1 event queues and 1 completion queues"));
+    assert_eq!(driver.harness.device.leftovers(), "1 DMA regions", "of the queue that was refused");
+}
+
+#[test]
+fn moderation_is_given_only_where_it_is_offered() {
+    for offered in [true, false] {
+        let capabilities = Capabilities { dynamic_moderation: offered, ..Capabilities::default() };
+        let mut driver = started(Config { capabilities, ..config(MAC) });
+        let vport = ConfigVport { vport: 0x1000.into(), pdid: 2.into(), doorbell_pageid: 2.into() };
+        assert_eq!(driver.request(RequestType::ConfigVportTx, 1, &vport).status, 0);
+        let [work, completions]: [Handle; 2] =
+            [0x1000, 0x2000].map(|page| region(&mut driver, 4096, &[page]).get());
+        let create = CreateWqObject {
+            vport: 0x1000.into(),
+            wq_type: queue_type::SQ.into(),
+            reserved: 0.into(),
+            wq_gdma_region: work.handle,
+            cq_gdma_region: completions.handle,
+            wq_size: 4096.into(),
+            cq_size: 4096.into(),
+            cq_moderation_ctx_id: 0.into(),
+            cq_parent_qid: 0xffff.into(),
+            allow_rqwqe_chain: 0,
+            req_cq_moderation: 1,
+            cq_moderation_comp: 8.into(),
+            cq_moderation_usec: 5.into(),
+            reserved2: [0; 2],
+        };
+        let made: CreateWqObjectResponse = driver.request(RequestType::CreateWqObj, 3, &create).get();
+        assert_eq!(made.cq_moderation_enabled, u8::from(offered));
+        let id = made.cq_id.get();
+        driver.ring(Doorbell::Moderation { id, microseconds: Some(9), completions: None });
+        let expected = if offered { &[][..] } else { &["mana-cq-moderation"] };
+        assert_eq!(broken(&driver.effects()), expected);
+    }
 }

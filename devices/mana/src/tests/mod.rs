@@ -1,5 +1,6 @@
 //! The device as a driver sees it.
 
+mod channel;
 mod channel_faults;
 mod control;
 mod faults;
@@ -8,6 +9,8 @@ mod legal;
 mod physical;
 mod queues;
 mod receive;
+mod statistics;
+mod steering;
 mod transmit;
 mod transmit_rules;
 

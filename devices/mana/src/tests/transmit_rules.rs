@@ -42,6 +42,7 @@ const LONG: usize = 16;
 
 const OUTER_IPV4: u8 = 1 << 2;
 const OUTER_IPV6: u8 = 1 << 3;
+const IP_CHECKSUM: u8 = 1 << 4;
 const TCP_CHECKSUM: u8 = 1 << 5;
 const UDP_CHECKSUM: u8 = 1 << 6;
 
@@ -69,12 +70,14 @@ fn each_broken_rule_of_an_entry_has_its_finding() {
     };
     assert_breaks(&lso, no_size, "mana-tx-lso-request", invalid);
     assert_breaks(&lso, xor(LAST_VBYTES, 1), "mana-tx-lso-headers", invalid);
+    assert_breaks(&plain, xor(LAST_VBYTES, 66), "mana-tx-lso-request", CqeType::TxOkay);
     assert_breaks(&lso, xor(FORMAT, OUTER_IPV6), "mana-tx-outer-ip", invalid);
     assert_breaks(&lso, xor(FORMAT, OUTER_IPV4 | OUTER_IPV6), "mana-tx-outer-ip", invalid);
     assert_breaks(&lso, xor(FORMAT, OUTER_IPV4), "mana-tx-outer-ip", invalid);
     assert_breaks(&lso, xor(TRANS_OFF, 2), "mana-tx-trans-off", invalid);
     let error = CqeType::TxHdrProcessingError;
     assert_breaks(&lso, xor(FORMAT, UDP_CHECKSUM), "mana-tx-checksum-request", error);
+    assert_breaks(&lso, xor(FORMAT, IP_CHECKSUM), "mana-tx-checksum-request", error);
     assert_breaks(&plain, xor(SHORT_SGE + 7, 0x10), "mana-tx-buffer-address", error);
 }
 

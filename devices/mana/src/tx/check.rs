@@ -20,6 +20,8 @@ pub(super) struct Numbers {
     pub(super) send_queue: u32,
     pub(super) completion_queue: u32,
     pub(super) owner: Owner,
+    /// Protection domain of the completion queue that it does name, if there is one.
+    pub(super) named_domain: Option<u32>,
 }
 
 /// What the driver handed over: the packet as its entry says it, its bytes, and where its headers are.
@@ -42,7 +44,11 @@ pub(super) fn descriptor(
         .and_then(|()| addressed(context, origin, packet, numbers))
         .and_then(|()| segmentation(context, origin, packet));
     if result.is_err() {
-        vport.statistics.tx_err_inval_oob += 1;
+        let foreign = numbers.named_domain.is_some_and(|domain| domain != numbers.owner.protection_domain);
+        match foreign {
+            true => vport.statistics.tx_err_cqpdid_enforcement += 1,
+            false => vport.statistics.tx_err_inval_oob += 1,
+        }
         return result;
     }
     if packet.oob.vp_offset() != vport.offset {
@@ -122,8 +128,16 @@ fn segmentation(context: &mut Context<'_>, origin: &Origin<'_>, packet: &Packet<
         origin.report(context, &rules::TX_LSO_REQUEST, message, &[]);
         return Err(CqeType::TxInvalidOob);
     }
-    let Some(request) = &packet.lso else { return Ok(()) };
-    if packet.wqe.sges.len() < 2 || usize::from(header.last_vbytes) != request.header_len {
+    let Some(request) = &packet.lso else {
+        if header.last_vbytes != 0 {
+            let message =
+                format!("last_vbytes {} of a packet that is not to be segmented", header.last_vbytes);
+            origin.report(context, &rules::TX_LSO_REQUEST, message, &[]);
+        }
+        return Ok(());
+    };
+    // The field has the low eight bits of the length.
+    if packet.wqe.sges.len() < 2 || header.last_vbytes != request.header_len as u8 {
         let message = format!(
             "last_vbytes {} with {} bytes in the first of {} elements",
             header.last_vbytes,
@@ -245,6 +259,11 @@ fn checksums(context: &mut Context<'_>, origin: &Origin<'_>, handed: &Handed<'_>
         origin.report(context, &rules::TX_CHECKSUM_REQUEST, message, bytes);
         return false;
     };
+    if packet.lso.is_some() && ip.version == IpVersion::V4 && !packet.oob.comp_iphdr_csum {
+        let message = "segmentation without the checksum of the IPv4 header".to_owned();
+        origin.report(context, &rules::TX_CHECKSUM_REQUEST, message, bytes);
+        return false;
+    }
     if packet.lso.is_none()
         && let Some((found, expected)) = wrong_seed(bytes, ip, &transport)
     {

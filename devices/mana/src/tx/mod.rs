@@ -88,7 +88,9 @@ impl Transmitter {
             let (completion_queue, owner) = (queue.completion_queue(), queue.owner);
             let origin = Origin { queue: queue.name(), wqe: &wqe };
             let packet = Packet::new(&wqe);
-            let numbers = check::Numbers { send_queue: sq, completion_queue, owner };
+            let named = queues.completions.get(&packet.oob.vcq_num);
+            let named_domain = named.map(|queue| queue.owner.protection_domain);
+            let numbers = check::Numbers { send_queue: sq, completion_queue, owner, named_domain };
             let earlier = context.findings();
             let outcome = match self.send(context, config, vport, &origin, &packet, &numbers) {
                 Ok(first) => {
@@ -122,6 +124,10 @@ impl Transmitter {
         packet: &Packet<'_>,
         numbers: &check::Numbers,
     ) -> Result<Option<FrameId>, CqeType> {
+        if !vport.function_enabled {
+            vport.statistics.tx_err_gf_disabled += 1;
+            return Err(CqeType::TxVfDisabled);
+        }
         let result = check::descriptor(context, config, vport, origin, packet, numbers)
             .and_then(|()| packet.gather(context, config, vport, origin));
         let bytes = match result {

@@ -62,6 +62,17 @@ impl Doorbell {
         }
     }
 
+    /// Whether `value`, written at `offset`, has a reserved bit set. `wqe_cnt` of send queues is not among them.
+    pub fn has_reserved(offset: u64, value: u64) -> bool {
+        let reserved = match offset {
+            OFFSET_CQ => RESERVED_CQ,
+            OFFSET_EQ => RESERVED_EQ,
+            OFFSET_DIM => RESERVED_DIM,
+            _ => 0,
+        };
+        value & reserved != 0
+    }
+
     /// Where to write what.
     pub fn encode(&self) -> (u64, u64) {
         let words = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -98,6 +109,10 @@ pub const OFFSET_EQ: u64 = 0xff8;
 
 const ID_MASK: u32 = (1 << 24) - 1;
 const ARM: u32 = 1 << 31;
+/// Reserved bits of each kind.
+const RESERVED_CQ: u64 = 0xff00_0000;
+const RESERVED_EQ: u64 = 0xffff_0000;
+const RESERVED_DIM: u64 = 0x7f00_7c00_ff00_0000;
 const MODERATION_MICROSECONDS: u32 = (1 << 10) - 1;
 
 #[cfg(test)]
@@ -114,6 +129,18 @@ mod tests {
         let doorbell = Doorbell::Moderation { id: 5, microseconds: Some(256), completions: Some(64) };
         assert_eq!(doorbell.encode(), (0x820, 0x8040_8100_0000_0005));
         assert_eq!(Doorbell::decode(8, 0), None);
+    }
+
+    #[test]
+    fn reserved_bits_are_those_that_nothing_else_takes() {
+        for (offset, reserved) in [(OFFSET_CQ, 24..32), (OFFSET_EQ, 16..32)] {
+            for bit in 0..64 {
+                assert_eq!(Doorbell::has_reserved(offset, 1 << bit), reserved.contains(&bit), "bit {bit}");
+            }
+        }
+        let moderation: Vec<u32> =
+            (0..64).filter(|bit| Doorbell::has_reserved(OFFSET_DIM, 1 << bit)).collect();
+        assert!(moderation.into_iter().eq((24..32).chain(42..47).chain(56..63)));
     }
 
     fn doorbell() -> impl Strategy<Value = Doorbell> {

@@ -20,6 +20,8 @@ pub const EVENT_SOC_SERVICE: u8 = 134;
 pub const EVENT_RESET_REQUEST: u8 = 135;
 /// `GDMA_EQE_TEST_EVENT`.
 pub const EVENT_TEST: u8 = 64;
+/// `GDMA_EQE_RNIC_QP_FATAL`: a queue pair of the RDMA device is lost.
+pub const EVENT_RNIC_QP_FATAL: u8 = 176;
 
 /// What an [`EVENT_INIT_DATA`] tells (`HWC_INIT_DATA_*`): the number stands in the high 8 bits of the word, the
 /// value in the 24 others.
@@ -38,6 +40,40 @@ pub enum InitData {
     GpaMkey = 9,
     PfDestRqId = 10,
     PfDestCqId = 11,
+}
+
+impl InitData {
+    /// All of them.
+    pub const ALL: [InitData; 11] = [
+        InitData::CqId,
+        InitData::RqId,
+        InitData::SqId,
+        InitData::QueueDepth,
+        InitData::MaxRequest,
+        InitData::MaxResponse,
+        InitData::MaxNumCqs,
+        InitData::PdId,
+        InitData::GpaMkey,
+        InitData::PfDestRqId,
+        InitData::PfDestCqId,
+    ];
+
+    /// By what name faults change its value, which has 24 bits.
+    pub const fn override_name(self) -> &'static str {
+        match self {
+            InitData::CqId => "init.cq_id",
+            InitData::RqId => "init.rq_id",
+            InitData::SqId => "init.sq_id",
+            InitData::QueueDepth => "init.queue_depth",
+            InitData::MaxRequest => "init.max_request",
+            InitData::MaxResponse => "init.max_response",
+            InitData::MaxNumCqs => "init.max_num_cqs",
+            InitData::PdId => "init.pd_id",
+            InitData::GpaMkey => "init.gpa_mkey",
+            InitData::PfDestRqId => "init.pf_dest_rq_id",
+            InitData::PfDestCqId => "init.pf_dest_cq_id",
+        }
+    }
 }
 
 /// What an [`EVENT_SOC_RECONFIG_DATA`] tells (`HWC_DATA_*`), laid out as [`InitData`] is.

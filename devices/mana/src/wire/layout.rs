@@ -21,7 +21,8 @@ pub const SEND: &[WireField] = &[
     OWNER_BITS,
 ];
 
-/// A completion of a vPort's receive queue. Packets after the first are those of coalesced completions.
+/// A completion of a vPort's receive queue. Packets after the first are those of coalesced completions; where eight can
+/// share one, `pkt_len0`, `pkt_len1` and their hashes are two packets of each entry.
 pub const RECEIVE: &[WireField] = &[
     bits("cqe_type", 0, 0, 6).named(TYPES),
     bits("client_type", 0, 6, 2),
@@ -45,6 +46,22 @@ pub const RECEIVE: &[WireField] = &[
     WireField::little("pkt_hash_2", 40, 4),
     bits("pkt_len_3", 44, 0, 16),
     WireField::little("pkt_hash_3", 52, 4),
+    WireField::little("pkt_hash0", 8, 4),
+    bits("pkt_len0", 12, 0, 16),
+    bits("pkt_len1", 12, 16, 16),
+    WireField::little("pkt_hash1", 16, 4),
+    WireField::little("pkt_hash0_1", 20, 4),
+    bits("pkt_len0_1", 24, 0, 16),
+    bits("pkt_len1_1", 24, 16, 16),
+    WireField::little("pkt_hash1_1", 28, 4),
+    WireField::little("pkt_hash0_2", 32, 4),
+    bits("pkt_len0_2", 36, 0, 16),
+    bits("pkt_len1_2", 36, 16, 16),
+    WireField::little("pkt_hash1_2", 40, 4),
+    WireField::little("pkt_hash0_3", 44, 4),
+    bits("pkt_len0_3", 48, 0, 16),
+    bits("pkt_len1_3", 48, 16, 16),
+    WireField::little("pkt_hash1_3", 52, 4),
     WireField::little("rx_wqe_offset", 56, 4),
     WQ_NUM,
     IS_SQ,
@@ -149,5 +166,11 @@ mod tests {
         ];
         let expected = [2, 77, 1, 2, 0, 1, 100, 200, 101, 202, 103, 203, 96];
         assert_eq!(values(RECEIVE, completion.encode(), &names), expected);
+        let mut completion = RxCompletion { kind: 7, ..RxCompletion::default() };
+        for (index, packet) in completion.packets.iter_mut().enumerate() {
+            *packet = RxPacket { length: 100 + index as u16, hash: 200 + index as u32 };
+        }
+        let names = ["pkt_hash0", "pkt_len0", "pkt_len1", "pkt_hash1", "pkt_len0_3", "pkt_hash1_3"];
+        assert_eq!(values(RECEIVE, completion.encode(), &names), [200, 100, 101, 201, 106, 207]);
     }
 }

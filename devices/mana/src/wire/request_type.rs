@@ -4,6 +4,7 @@ use nicvisor_core::fault::WireField;
 use serde::{Deserialize, Serialize};
 
 use super::{gdma_requests as gdma, mana_requests as mana};
+use crate::statistics::GF_STATISTICS;
 
 macro_rules! request_types {
     ($($name:ident = $number:literal, $text:literal, $request:expr, $answer:expr;)*) => {
@@ -51,6 +52,20 @@ macro_rules! request_types {
     };
 }
 
+/// A message that is one number of 64 bits, by its name in the driver.
+macro_rules! word {
+    ($name:literal) => {
+        const { &[WireField::little($name, 0, 8)] }
+    };
+}
+
+/// A message that is one number of 32 bits.
+macro_rules! half {
+    ($name:literal) => {
+        const { &[WireField::little($name, 0, 4)] }
+    };
+}
+
 request_types! {
     VerifyVfDriverVersion = 1, "GDMA_VERIFY_VF_DRIVER_VERSION", gdma::VerifyVersionRequest::LAYOUT, gdma::VerifyVersionResponse::LAYOUT;
     QueryMaxResources = 2, "GDMA_QUERY_MAX_RESOURCES", &[], gdma::MaxResourcesResponse::LAYOUT;
@@ -58,35 +73,35 @@ request_types! {
     RegisterDevice = 4, "GDMA_REGISTER_DEVICE", &[], gdma::RegisterDeviceResponse::LAYOUT;
     DeregisterDevice = 5, "GDMA_DEREGISTER_DEVICE", &[], &[];
     GenerateTestEqe = 10, "GDMA_GENERATE_TEST_EQE", gdma::GenerateTestEvent::LAYOUT, &[];
-    CreateQueue = 12, "GDMA_CREATE_QUEUE", gdma::CreateQueue::LAYOUT, gdma::Index::LAYOUT;
+    CreateQueue = 12, "GDMA_CREATE_QUEUE", gdma::CreateQueue::LAYOUT, half!("queue_index");
     DisableQueue = 13, "GDMA_DISABLE_QUEUE", gdma::DisableQueue::LAYOUT, &[];
-    AllocateResourceRange = 22, "GDMA_ALLOCATE_RESOURCE_RANGE", gdma::AllocateResourceRange::LAYOUT, gdma::Index::LAYOUT;
+    AllocateResourceRange = 22, "GDMA_ALLOCATE_RESOURCE_RANGE", gdma::AllocateResourceRange::LAYOUT, half!("allocated_resources");
     DestroyResourceRange = 24, "GDMA_DESTROY_RESOURCE_RANGE", gdma::DestroyResourceRange::LAYOUT, &[];
-    CreateDmaRegion = 25, "GDMA_CREATE_DMA_REGION", gdma::CreateDmaRegion::LAYOUT, gdma::Handle::LAYOUT;
+    CreateDmaRegion = 25, "GDMA_CREATE_DMA_REGION", gdma::CreateDmaRegion::LAYOUT, word!("dma_region_handle");
     DmaRegionAddPages = 26, "GDMA_DMA_REGION_ADD_PAGES", gdma::AddPages::LAYOUT, &[];
-    DestroyDmaRegion = 27, "GDMA_DESTROY_DMA_REGION", gdma::Handle::LAYOUT, &[];
+    DestroyDmaRegion = 27, "GDMA_DESTROY_DMA_REGION", word!("dma_region_handle"), &[];
     CreatePd = 29, "GDMA_CREATE_PD", gdma::CreatePd::LAYOUT, gdma::CreatePdResponse::LAYOUT;
-    DestroyPd = 30, "GDMA_DESTROY_PD", gdma::Handle::LAYOUT, &[];
+    DestroyPd = 30, "GDMA_DESTROY_PD", word!("pd_handle"), &[];
     CreateMr = 31, "GDMA_CREATE_MR", gdma::CreateMr::LAYOUT, gdma::CreateMrResponse::LAYOUT;
-    DestroyMr = 32, "GDMA_DESTROY_MR", gdma::Handle::LAYOUT, &[];
+    DestroyMr = 32, "GDMA_DESTROY_MR", word!("mr_handle"), &[];
     QueryHwcTimeout = 84, "GDMA_QUERY_HWC_TIMEOUT", gdma::HwcTimeout::LAYOUT, gdma::HwcTimeout::LAYOUT;
-    AllocDm = 96, "GDMA_ALLOC_DM", gdma::AllocDm::LAYOUT, gdma::Handle::LAYOUT;
-    DestroyDm = 97, "GDMA_DESTROY_DM", gdma::Handle::LAYOUT, &[];
+    AllocDm = 96, "GDMA_ALLOC_DM", gdma::AllocDm::LAYOUT, word!("dm_handle");
+    DestroyDm = 97, "GDMA_DESTROY_DM", word!("dm_handle"), &[];
     QueryDevConfig = 0x20001, "MANA_QUERY_DEV_CONFIG", mana::QueryDeviceConfig::LAYOUT, mana::QueryDeviceConfigResponse::LAYOUT;
-    QueryGfStat = 0x20002, "MANA_QUERY_GF_STAT", gdma::Handle::LAYOUT, gdma::Handle::LAYOUT;
+    QueryGfStat = 0x20002, "MANA_QUERY_GF_STAT", word!("req_stats"), GF_STATISTICS;
     ConfigVportTx = 0x20003, "MANA_CONFIG_VPORT_TX", mana::ConfigVport::LAYOUT, mana::ConfigVportResponse::LAYOUT;
     CreateWqObj = 0x20004, "MANA_CREATE_WQ_OBJ", mana::CreateWqObject::LAYOUT, mana::CreateWqObjectResponse::LAYOUT;
     DestroyWqObj = 0x20005, "MANA_DESTROY_WQ_OBJ", mana::DestroyWqObject::LAYOUT, &[];
-    FenceRq = 0x20006, "MANA_FENCE_RQ", gdma::Handle::LAYOUT, &[];
+    FenceRq = 0x20006, "MANA_FENCE_RQ", word!("wq_obj_handle"), &[];
     ConfigVportRx = 0x20007, "MANA_CONFIG_VPORT_RX", mana::ConfigRxSteering::LAYOUT, mana::ConfigRxSteeringResponse::LAYOUT;
-    QueryVportConfig = 0x20008, "MANA_QUERY_VPORT_CONFIG", gdma::Index::LAYOUT, mana::QueryVportConfigResponse::LAYOUT;
-    QueryLinkConfig = 0x2000a, "MANA_QUERY_LINK_CONFIG", gdma::Handle::LAYOUT, mana::QueryLinkConfigResponse::LAYOUT;
+    QueryVportConfig = 0x20008, "MANA_QUERY_VPORT_CONFIG", half!("vport_index"), mana::QueryVportConfigResponse::LAYOUT;
+    QueryLinkConfig = 0x2000a, "MANA_QUERY_LINK_CONFIG", word!("vport"), mana::QueryLinkConfigResponse::LAYOUT;
     SetBwClamp = 0x2000b, "MANA_SET_BW_CLAMP", mana::SetBandwidthClamp::LAYOUT, mana::SetBandwidthClampResponse::LAYOUT;
-    QueryPhyStat = 0x2000c, "MANA_QUERY_PHY_STAT", gdma::Handle::LAYOUT, mana::PhyStatistics::LAYOUT;
-    RegisterFilter = 0x28000, "MANA_REGISTER_FILTER", mana::RegisterFilter::LAYOUT, gdma::Handle::LAYOUT;
-    DeregisterFilter = 0x28001, "MANA_DEREGISTER_FILTER", gdma::Handle::LAYOUT, &[];
-    RegisterHwPort = 0x28003, "MANA_REGISTER_HW_PORT", mana::RegisterHwPort::LAYOUT, gdma::Handle::LAYOUT;
-    DeregisterHwPort = 0x28004, "MANA_DEREGISTER_HW_PORT", gdma::Handle::LAYOUT, &[];
+    QueryPhyStat = 0x2000c, "MANA_QUERY_PHY_STAT", word!("req_stats"), mana::PhyStatistics::LAYOUT;
+    RegisterFilter = 0x28000, "MANA_REGISTER_FILTER", mana::RegisterFilter::LAYOUT, word!("filter_handle");
+    DeregisterFilter = 0x28001, "MANA_DEREGISTER_FILTER", word!("filter_handle"), &[];
+    RegisterHwPort = 0x28003, "MANA_REGISTER_HW_PORT", mana::RegisterHwPort::LAYOUT, word!("hw_vport_handle");
+    DeregisterHwPort = 0x28004, "MANA_DEREGISTER_HW_PORT", word!("hw_vport_handle"), &[];
 }
 
 impl RequestType {

@@ -5,8 +5,6 @@
 pub const APERTURE: usize = 32;
 /// Where its last word is, which holds the [`Header`].
 pub const HEADER_OFFSET: usize = 28;
-/// What the header reads as while the function is being reset (`SHMEM_VF_RESET_STATE`).
-pub const RESET_STATE: u32 = u32::MAX;
 
 /// The last 32-bit word: what is asked for or answered, and who owns the shared memory (`union smc_proto_hdr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

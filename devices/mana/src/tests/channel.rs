@@ -1,0 +1,107 @@
+//! The hardware channel itself: what a driver must not do to it, and what faults do.
+
+use nicvisor_core::fault::Fault;
+use nicvisor_core::testing::Harness;
+use nicvisor_core::{Device, Duration};
+use serde_json::{Value, json};
+
+use super::{broken, config, open};
+use crate::Mana;
+use crate::config::FunctionKind;
+use crate::testing::Driver;
+use crate::wire::RequestType;
+use crate::wire::hwc::{EVENT_INIT_DATA, EVENT_RNIC_QP_FATAL, type_data};
+use crate::wire::shared_memory::{DESTROY, Establish, Header, request};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NOTHING: [u8; 0] = [];
+/// Where the shared memory and its header are in BAR0.
+const SHARED_MEMORY: u64 = 0x1000;
+const HEADER: u64 = SHARED_MEMORY + 28;
+
+fn inject(harness: &mut Harness<Mana>, fault: Value) {
+    let fault: Fault = serde_json::from_value(fault).unwrap();
+    harness.call(|device, context| device.inject(context, &fault)).unwrap();
+}
+
+#[test]
+fn requests_name_the_queues_that_they_belong_to() {
+    let mut driver = Driver::new(config(MAC)).unwrap();
+    driver.register();
+    driver.harness.device.config.function = FunctionKind::Pf2;
+    assert_eq!(driver.request(RequestType::QueryMaxResources, 1, &NOTHING).status, 0);
+    assert_eq!(broken(&driver.effects()), ["mana-hwc-oob"], "the other side's queues are missing");
+}
+
+#[test]
+fn a_response_needs_a_buffer() {
+    let mut driver = Driver::new(config(MAC)).unwrap();
+    driver.register();
+    driver.effects();
+    // The channel's receive queue is number 1.
+    driver.harness.call(|device, context| {
+        assert!(device.state.queues.works.get_mut(&1).unwrap().next(context).is_some());
+    });
+    let mut message = [0; 40];
+    (message[4], message[12], message[28]) = (RequestType::QueryMaxResources as u8, 40, 72);
+    assert_eq!(driver.channel.exchange(&mut driver.harness, &message), None);
+    assert_eq!(broken(&driver.effects()), ["mana-hwc-receive"]);
+}
+
+#[test]
+fn the_shared_memory_belongs_to_one_side_at_a_time() {
+    let mut driver = Driver::new(config(MAC)).unwrap();
+    let silence = json!({ "event": { "name": "fpga-reconfig", "arguments": { "silence_ms": 100 } } });
+    inject(&mut driver.harness, silence);
+    let word = request(DESTROY, true).to_le_bytes();
+    driver.harness.write_bar(0, HEADER, &word);
+    assert_eq!(broken(&driver.effects()), Vec::<&str>::new());
+    driver.harness.write_bar(0, HEADER, &word);
+    assert_eq!(broken(&driver.effects()), ["mana-shm-ownership"]);
+    driver.harness.advance(Duration::from_millis(100));
+    driver.harness.write_bar(0, HEADER, &word);
+    assert_eq!(broken(&driver.effects()), ["mana-hwc-setup"], "the driver owns it again");
+}
+
+/// Establishes the channel by hand. The answer's header and the words of the events.
+fn establish(harness: &mut Harness<Mana>) -> (Header, Vec<(u8, u32)>) {
+    let message = Establish {
+        event_queue: 0x1000,
+        completion_queue: 0x2000,
+        receive_queue: 0x3000,
+        send_queue: 0x4000,
+        vector: 0,
+    };
+    for (offset, word) in (SHARED_MEMORY..).step_by(4).zip(message.encode(false).chunks(4)) {
+        harness.write_bar(0, offset, word);
+    }
+    let events = (0..16_u64).map(|index| {
+        let raw: [u8; 16] = harness.read(0x1000 + 16 * index);
+        (raw[12], u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]))
+    });
+    let events = events.collect();
+    (Header::decode(u32::from_le_bytes(harness.read_bar(0, HEADER))), events)
+}
+
+#[test]
+fn what_the_channel_says_of_itself_can_be_a_lie() {
+    let device = Mana::new(config(MAC)).unwrap();
+    let mut harness = Harness::new(device, 1 << 20, 0x8000..0x8_0000);
+    for (name, value) in [("init.max_num_cqs", 0), ("init.queue_depth", 0xffff), ("smc.status", 7)] {
+        inject(&mut harness, json!({ "override": { "name": name, "value": value } }));
+    }
+    let (header, events) = establish(&mut harness);
+    assert_eq!((header.response, header.status), (true, 7));
+    assert!(events.contains(&(EVENT_INIT_DATA, type_data(7, 0))), "{events:?}");
+    assert!(events.contains(&(EVENT_INIT_DATA, type_data(4, 0xffff))), "{events:?}");
+}
+
+#[test]
+fn any_event_can_come_on_any_event_queue() {
+    let mut driver = open(MAC);
+    let id = driver.ports[0].events[1].id;
+    let arguments = json!({ "queue": id, "type": "RNIC_QP_FATAL", "details": 5 });
+    inject(&mut driver.harness, json!({ "event": { "name": "eqe", "arguments": arguments } }));
+    assert_eq!(driver.events(0, 1), [EVENT_RNIC_QP_FATAL]);
+    assert!(driver.events(0, 0).is_empty());
+}
