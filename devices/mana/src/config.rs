@@ -236,6 +236,8 @@ impl Config {
         ConfigError::check("tso-limit", self.tso_limit, MAX_MTU.into()..=MAX_TSO)?;
         ConfigError::check("receive-memory", self.receive_memory, 1 << 16..=1 << 30)?;
         ConfigError::check("channel-depth", self.channel.depth, 1..=MAX_CHANNEL_DEPTH)?;
+        ConfigError::check("channel-max-request", self.channel.max_request, MESSAGE_SIZES)?;
+        ConfigError::check("channel-max-response", self.channel.max_response, MESSAGE_SIZES)?;
         ConfigError::check("doorbell-pages", self.limits.doorbell_pages, 4..=MAX_DOORBELL_PAGES)?;
         if !self.limits.doorbell_pages.is_power_of_two() {
             let message = format!("doorbell-pages={} is not a power of two", self.limits.doorbell_pages);
@@ -288,4 +290,6 @@ const MAX_VECTORS: u16 = 2048;
 const MAX_VPORT_OFFSET: u16 = 0xfff;
 /// The queues of the channel are a page each; the driver's bootstrap depth is 1.
 const MAX_CHANNEL_DEPTH: u16 = 8;
+/// From headers alone to what fits 24 bits of an event.
+const MESSAGE_SIZES: std::ops::RangeInclusive<u32> = 64..=(1 << 24) - 1;
 const MAX_DOORBELL_PAGES: u32 = 4096;

@@ -17,6 +17,8 @@ pub struct VPort {
     pub offset: u16,
     /// Whether the link is up.
     pub link_up: bool,
+    /// The driver registered it for IP and ARP only (`allow_all_ether_types`).
+    pub known_types_only: bool,
     /// Whether the host lets the function send and receive.
     pub function_enabled: bool,
     /// Set by `MANA_CONFIG_VPORT_TX`: whose packets may leave by this vPort.
@@ -74,6 +76,7 @@ impl VPort {
             mac: config.port_mac(index),
             offset: config.vport_offset + index,
             link_up: true,
+            known_types_only: false,
             function_enabled: true,
             transmit: None,
             steering: Steering::default(),
@@ -92,6 +95,7 @@ impl VPort {
         self.transmit = None;
         self.steering = Steering::default();
         self.bandwidth_clamp = None;
+        self.known_types_only = false;
     }
 }
 

@@ -46,7 +46,10 @@ impl Config {
             "event-queues" => limits.event_queues = number(key, value)?,
             "doorbell-pages" => limits.doorbell_pages = number(key, value)?,
             "memory-regions" => limits.memory_regions = number(key, value)?,
+            "region-length" => limits.region_length = number(key, value)?,
             "channel-depth" => channel.depth = number(key, value)?,
+            "channel-max-request" => channel.max_request = number(key, value)?,
+            "channel-max-response" => channel.max_response = number(key, value)?,
             "channel-timeout-ms" => channel.timeout_ms = number(key, value)?,
             "enforce-source-address" => self.enforcement.source_address = switch(key, value)?,
             "enforce-vlan" => self.enforcement.vlan = switch(key, value)?,
@@ -148,7 +151,7 @@ impl ConfigError {
 }
 
 /// Names that [`Config::set`] takes.
-pub const KEYS: [&str; 34] = [
+pub const KEYS: [&str; 37] = [
     "function",
     "mac",
     "ports",
@@ -169,7 +172,10 @@ pub const KEYS: [&str; 34] = [
     "event-queues",
     "doorbell-pages",
     "memory-regions",
+    "region-length",
     "channel-depth",
+    "channel-max-request",
+    "channel-max-response",
     "channel-timeout-ms",
     "enforce-source-address",
     "enforce-vlan",
@@ -217,6 +223,8 @@ mod tests {
         for (key, value) in [
             ("ports", "0"),
             ("ports", "17"),
+            ("channel-max-request", "63"),
+            ("channel-max-response", "16777216"),
             ("mtu", "67"),
             ("queues", "65"),
             ("vectors", "1"),

@@ -11,12 +11,13 @@ impl Mana {
     /// `MANA_REGISTER_HW_PORT`. The request does not say which vPort it is for: they are given out in order.
     pub(super) fn register_hardware_port(&mut self, request: &Request) -> Result<Answer, Failure> {
         self.check_privilege()?;
-        request.read::<RegisterHwPort>()?;
+        let asked: RegisterHwPort = request.read()?;
         let ports = &self.state.objects.hardware_ports;
         let free = (0..self.config.ports).find(|index| !ports.values().any(|used| used == index));
         let index = free.ok_or_else(|| Failure::refusal(Status::NoResources))?;
         let handle = self.state.objects.new_handle();
         self.state.objects.hardware_ports.insert(handle, index);
+        self.vport_mut(index)?.known_types_only = asked.allow_all_ether_types == 0;
         Ok(Answer::new(&Handle { handle: handle.into() }))
     }
 

@@ -5,7 +5,7 @@ use crate::device::Mana;
 use crate::rules::control as rules;
 use crate::vport::{Transmit, VPort};
 use crate::wire::Status;
-use crate::wire::gdma_requests::Index;
+use crate::wire::gdma_requests::{Index, driver_flags};
 use crate::wire::mana_requests::{
     ConfigVport, ConfigVportResponse, PF_CQE_8_COALESCING, QueryDeviceConfig, QueryDeviceConfigResponse,
     QueryVportConfigResponse,
@@ -41,10 +41,14 @@ impl Mana {
             return Err(Failure::parameter(format!("vPort {index} of {}", self.state.vports.len())));
         };
         let queues = u32::from(self.config.queues);
+        let entries = match self.announced(driver_flags::VARIABLE_INDIRECTION_TABLE) {
+            true => self.config.indirection_entries,
+            false => ONLY_TABLE,
+        };
         Ok(Answer::new(&QueryVportConfigResponse {
             max_num_sq: queues.into(),
             max_num_rq: queues.into(),
-            num_indirection_ent: u32::from(self.config.indirection_entries).into(),
+            num_indirection_ent: u32::from(entries).into(),
             reserved1: 0.into(),
             mac_addr: vport.mac,
             reserved2: [0; 2],
@@ -99,5 +103,7 @@ impl Mana {
     }
 }
 
+/// Entries of the table that drivers have which know no other (`MANA_INDIRECT_TABLE_DEF_SIZE`).
+const ONLY_TABLE: u16 = 64;
 /// `MANA_MAJOR_VERSION`, `MANA_MINOR_VERSION`, `MANA_MICRO_VERSION`.
 const PROTOCOL_VERSION: [u32; 3] = [0, 1, 1];

@@ -32,10 +32,8 @@ impl Mana {
         self.complete(context, SEND_QUEUE, oob(SEND_QUEUE, wqe, length));
         let Some(bytes) = bytes else { return };
         let Some(request) = Request::parse(&bytes) else { return };
-        if request.header.req.msg_size.get() as usize != request.length() {
-            let message =
-                format!("{} bytes sent, {} by the header", request.length(), request.header.req.msg_size);
-            report(context, &rules::HWC_MESSAGE, message, &request.bytes());
+        if let Some(problem) = self.wrong_header(&request) {
+            report(context, &rules::HWC_MESSAGE, problem, &request.bytes());
         }
         let action = self.action(context, &request);
         match action.due(context.now) {
@@ -43,6 +41,26 @@ impl Mana {
             _ if self.state.channel.delayed.len() >= MOST_DELAYED => (),
             due => self.state.channel.delayed.push(Delayed { due, action, request: bytes }),
         }
+    }
+
+    /// What is wrong with the headers of a request, if anything is.
+    fn wrong_header(&self, request: &Request) -> Option<String> {
+        let RequestHeader { req, resp, .. } = &request.header;
+        if req.msg_size.get() as usize != request.length() {
+            return Some(format!("{} bytes sent, {} by the header", request.length(), req.msg_size));
+        }
+        if (req.hdr_type.get(), resp.hdr_type.get()) != (0, 0) {
+            return Some(format!("header types {} and {}, not 0", req.hdr_type, resp.hdr_type));
+        }
+        if req.msg_type != resp.msg_type || req.msg_version.get() == 0 || resp.msg_version.get() == 0 {
+            let versions = (req.msg_version, resp.msg_version);
+            return Some(format!(
+                "request {:#x} expects an answer to {:#x}, in versions {versions:?}",
+                req.msg_type, resp.msg_type
+            ));
+        }
+        let depth = self.config.channel.depth;
+        (req.hwc_msg_id.get() >= depth).then(|| format!("message {} of {depth} at a time", req.hwc_msg_id))
     }
 
     /// What faults make of a request.

@@ -157,20 +157,9 @@ impl Channel {
         version: u16,
         body: &(impl IntoBytes + Immutable + ?Sized),
     ) -> Response {
-        let length = (size_of::<RequestHeader>() + body.as_bytes().len()) as u32;
-        let message = |msg_size: u32| MessageHeader {
-            hdr_type: 0.into(),
-            msg_type: (kind as u32).into(),
-            msg_version: version.into(),
-            hwc_msg_id: 0.into(),
-            msg_size: msg_size.into(),
-        };
-        let header = RequestHeader {
-            req: message(length),
-            resp: message(MAX_RESPONSE),
-            dev_id: DeviceId { kind: DEVICE_MANA.into(), instance: 0.into() },
-            activity_id: 0x0ac1.into(),
-        };
+        let mut header = header_of(kind as u32, size_of::<RequestHeader>() + body.as_bytes().len());
+        header.req.msg_version = version.into();
+        header.resp.msg_version = version.into();
         let bytes = [header.as_bytes(), body.as_bytes()].concat();
         self.exchange(harness, &bytes).expect("a response")
     }
@@ -248,6 +237,23 @@ impl Channel {
         harness.write_bar(0, offset, &request(DESTROY, true).to_le_bytes());
         let header = Header::decode(u32::from_le_bytes(harness.read_bar(0, offset)));
         header.response && header.status == 0
+    }
+}
+
+/// The header of a request as the driver fills it in, for a message of `length` bytes.
+pub(crate) fn header_of(kind: u32, length: usize) -> RequestHeader {
+    let message = |msg_size: u32| MessageHeader {
+        hdr_type: 0.into(),
+        msg_type: kind.into(),
+        msg_version: 1.into(),
+        hwc_msg_id: 0.into(),
+        msg_size: msg_size.into(),
+    };
+    RequestHeader {
+        req: message(length as u32),
+        resp: message(MAX_RESPONSE),
+        dev_id: DeviceId { kind: DEVICE_MANA.into(), instance: 0.into() },
+        activity_id: 0x0ac1.into(),
     }
 }
 

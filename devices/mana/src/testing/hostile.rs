@@ -11,8 +11,53 @@ use crate::wire::doorbell::Doorbell;
 
 /// Messages of the hardware channel: each piece of the input is one, with its length in front.
 pub fn exercise_channel(input: &[u8]) {
-    let Some(mut driver) = driver(Setup { queues: 1, ..Setup::default() }) else { return };
-    let mut rest = input;
+    exercise(0, input);
+}
+
+/// Entries of a send queue: each piece of the input overwrites the start of a sound one.
+pub fn exercise_send_ring(input: &[u8]) {
+    exercise(1, input);
+}
+
+/// Entries of a receive queue, and frames that arrive for them.
+pub fn exercise_receive_ring(input: &[u8]) {
+    exercise(2, input);
+}
+
+/// Doorbells, and frames and packets in between.
+pub fn exercise_doorbells(input: &[u8]) {
+    exercise(3, input);
+}
+
+/// All of that, one after the other: pieces of input, each for the entry point of that number, and for the bus
+/// resetting the device.
+pub fn exercise_mixture<'a>(pieces: impl Iterator<Item = (u8, &'a [u8])>) {
+    let Some(mut driver) = driver() else { return };
+    for (kind, piece) in pieces {
+        match kind {
+            4 => driver.harness.call(|device, context| device.reset(context)),
+            _ => perform(&mut driver, kind, piece),
+        }
+    }
+    finish(&mut driver);
+}
+
+fn exercise(kind: u8, input: &[u8]) {
+    let Some(mut driver) = driver() else { return };
+    perform(&mut driver, kind, input);
+    finish(&mut driver);
+}
+
+fn perform(driver: &mut Driver, kind: u8, input: &[u8]) {
+    match kind {
+        0 => messages(driver, input),
+        1 => send_entries(driver, input),
+        2 => receive_entries(driver, input),
+        _ => doorbells(driver, input),
+    }
+}
+
+fn messages(driver: &mut Driver, mut rest: &[u8]) {
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
         let length = usize::from(u16::from_le_bytes(*length) % MAX_MESSAGE).min(behind.len());
         let (message, behind) = behind.split_at(length);
@@ -20,12 +65,9 @@ pub fn exercise_channel(input: &[u8]) {
         driver.channel.exchange(&mut driver.harness, message);
         driver.harness.effects();
     }
-    finish(&mut driver);
 }
 
-/// Entries of a send queue: each piece of the input overwrites the start of a sound one.
-pub fn exercise_send_ring(input: &[u8]) {
-    let Some(mut driver) = driver(Setup { queues: 1, ..Setup::default() }) else { return };
+fn send_entries(driver: &mut Driver, input: &[u8]) {
     let (packet, entries) = input.split_at(input.len().min(PACKET));
     if packet.is_empty() {
         return;
@@ -41,12 +83,9 @@ pub fn exercise_send_ring(input: &[u8]) {
         driver.post_send(0, 0, &entry, true);
         driver.harness.effects();
     }
-    finish(&mut driver);
 }
 
-/// Entries of a receive queue, and frames that arrive for them.
-pub fn exercise_receive_ring(input: &[u8]) {
-    let Some(mut driver) = driver(Setup { queues: 1, buffers: 128, ..Setup::default() }) else { return };
+fn receive_entries(driver: &mut Driver, input: &[u8]) {
     let mac = driver.ports[0].mac;
     for (id, chunk) in (1..).zip(input.chunks(ENTRY)) {
         let receive = &mut driver.ports[0].receive[0].work;
@@ -60,24 +99,21 @@ pub fn exercise_receive_ring(input: &[u8]) {
         driver.harness.arrive(0, id, frame);
         driver.harness.effects();
     }
-    finish(&mut driver);
 }
 
-/// Doorbells, and frames and packets in between.
-pub fn exercise_doorbells(input: &[u8]) {
-    let Some(mut driver) = driver(Setup { queues: 1, ..Setup::default() }) else { return };
+fn doorbells(driver: &mut Driver, input: &[u8]) {
     let mac = driver.ports[0].mac;
     for (id, step) in (1..).zip(input.as_chunks::<STEP>().0) {
         let [kind, page, low, high, value @ ..] = *step;
         let offset = u64::from(u16::from_le_bytes([low, high])) % 0x1000;
         let value = u64::from_le_bytes(value);
-        let doorbells = super::rings_of(&driver);
+        let doorbells = super::rings_of(driver);
         match kind % 8 {
             0..=3 => {
                 let (offset, old) = doorbells[usize::from(low) % doorbells.len()].encode();
-                ring(&mut driver, page % 4, offset, old ^ value & 0xff00_ffff_0000_0000);
+                ring(driver, page % 4, offset, old ^ value & 0xff00_ffff_0000_0000);
             }
-            4 => ring(&mut driver, page, offset, value),
+            4 => ring(driver, page, offset, value),
             5 => driver.harness.arrive(0, id, [&mac[..], &[high; 80]].concat()),
             6 => driver.harness.advance(std::time::Duration::from_nanos(offset)),
             _ => {
@@ -91,7 +127,6 @@ pub fn exercise_doorbells(input: &[u8]) {
         }
         driver.harness.effects();
     }
-    finish(&mut driver);
 }
 
 fn ring(driver: &mut Driver, page: u8, offset: u64, value: u64) {
@@ -100,9 +135,9 @@ fn ring(driver: &mut Driver, page: u8, offset: u64, value: u64) {
     driver.harness.write_bar(0, offset, &value.to_le_bytes());
 }
 
-fn driver(setup: Setup) -> Option<Driver> {
+fn driver() -> Option<Driver> {
     let mut driver = Driver::new(Config::default()).ok()?;
-    driver.open(setup);
+    driver.open(Setup { queues: 1, ..Setup::default() });
     driver.harness.effects();
     Some(driver)
 }

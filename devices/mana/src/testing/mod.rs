@@ -9,11 +9,15 @@ mod rings;
 mod send;
 mod setup;
 
+#[cfg(test)]
+pub(crate) use channel::header_of;
 pub use channel::{Channel, Response};
 pub use driver::Driver;
 #[cfg(test)]
 pub(crate) use driver::SEND_AREA;
-pub use hostile::{exercise_channel, exercise_doorbells, exercise_receive_ring, exercise_send_ring};
+pub use hostile::{
+    exercise_channel, exercise_doorbells, exercise_mixture, exercise_receive_ring, exercise_send_ring,
+};
 pub use ports::{Port, ReceiveQueue, Received, SendQueue};
 pub use rings::{EntryRing, WorkRing};
 pub use send::{Offload, Send, Sent};

@@ -4,12 +4,14 @@ use nicvisor_core::fault::Fault;
 use nicvisor_core::testing::Harness;
 use nicvisor_core::{Device, Duration};
 use serde_json::{Value, json};
+use zerocopy::IntoBytes;
 
 use super::{broken, config, open};
 use crate::Mana;
 use crate::config::FunctionKind;
-use crate::testing::Driver;
+use crate::testing::{Driver, header_of};
 use crate::wire::RequestType;
+use crate::wire::gdma_requests::RequestHeader;
 use crate::wire::hwc::{EVENT_INIT_DATA, EVENT_RNIC_QP_FATAL, type_data};
 use crate::wire::shared_memory::{DESTROY, Establish, Header, request};
 
@@ -42,10 +44,36 @@ fn a_response_needs_a_buffer() {
     driver.harness.call(|device, context| {
         assert!(device.state.queues.works.get_mut(&1).unwrap().next(context).is_some());
     });
-    let mut message = [0; 40];
-    (message[4], message[12], message[28]) = (RequestType::QueryMaxResources as u8, 40, 72);
-    assert_eq!(driver.channel.exchange(&mut driver.harness, &message), None);
+    let message = header_of(RequestType::QueryMaxResources as u32, 40);
+    assert_eq!(driver.channel.exchange(&mut driver.harness, message.as_bytes()), None);
     assert_eq!(broken(&driver.effects()), ["mana-hwc-receive"]);
+}
+
+#[test]
+fn the_headers_of_a_request_agree() {
+    let sound = header_of(RequestType::QueryMaxResources as u32, 40);
+    let with = |change: &dyn Fn(&mut RequestHeader)| {
+        let mut header = sound;
+        change(&mut header);
+        header
+    };
+    let wrong = [
+        with(&|header| header.req.msg_size = 41.into()),
+        with(&|header| header.req.hdr_type = 1.into()),
+        with(&|header| header.resp.hdr_type = 1.into()),
+        with(&|header| header.resp.msg_type = 3.into()),
+        with(&|header| header.req.msg_version = 0.into()),
+        with(&|header| header.resp.msg_version = 0.into()),
+        with(&|header| header.req.hwc_msg_id = 1.into()),
+    ];
+    let mut driver = Driver::new(config(MAC)).unwrap();
+    driver.register();
+    for header in wrong {
+        driver.channel.exchange(&mut driver.harness, header.as_bytes()).unwrap();
+        assert_eq!(broken(&driver.effects()), ["mana-hwc-message"], "{header:?}");
+    }
+    driver.channel.exchange(&mut driver.harness, sound.as_bytes()).unwrap();
+    assert_eq!(broken(&driver.effects()), Vec::<&str>::new());
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use nicvisor_core::fault::Fault;
 use nicvisor_core::{Device, Duration, EventKind, EventKinds};
 use serde_json::{Value, json};
+use zerocopy::IntoBytes;
 
 use super::{assert_clean, config};
 use crate::Config;
-use crate::testing::{Driver, Setup};
+use crate::testing::{Driver, Setup, header_of};
 use crate::wire::gdma_requests::{CreatePd, Handle, HwcTimeout, MaxResourcesResponse, RequestHeader};
 use crate::wire::hwc::{EVENT_FPGA_RECONFIG, EVENT_RESET_REQUEST, EVENT_SOC_SERVICE};
 use crate::wire::mana_requests::{QueryDeviceConfig, QueryDeviceConfigResponse};
@@ -29,11 +30,7 @@ fn inject(driver: &mut Driver, fault: Value) {
 
 /// A request without parameters, as it goes over the channel.
 fn message(kind: RequestType) -> Vec<u8> {
-    let mut message = vec![0; size_of::<RequestHeader>()];
-    message[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
-    message[12] = size_of::<RequestHeader>() as u8;
-    message[28..30].copy_from_slice(&4096_u16.to_le_bytes());
-    message
+    header_of(kind as u32, size_of::<RequestHeader>()).as_bytes().to_vec()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use zerocopy::little_endian::U64;
 
 use super::{assert_clean, broken, config, counter, open};
 use crate::config::{Capabilities, FunctionKind};
-use crate::testing::{Driver, Setup};
+use crate::testing::{Driver, Setup, header_of};
 use crate::wire::doorbell::Doorbell;
 use crate::wire::gdma_requests::{
     AllocDm, AllocateResourceRange, CreateDmaRegion, CreateMr, CreateMrResponse, CreatePd, CreatePdResponse,
@@ -17,7 +17,7 @@ use crate::wire::gdma_requests::{
 use crate::wire::hwc::EVENT_SOC_RECONFIG_DATA;
 use crate::wire::mana_requests::{
     ConfigVport, CreateWqObject, CreateWqObjectResponse, DestroyWqObject, PhyStatistics, QueryDeviceConfig,
-    QueryDeviceConfigResponse, QueryLinkConfigResponse, SetBandwidthClamp,
+    QueryDeviceConfigResponse, QueryLinkConfigResponse, QueryVportConfigResponse, SetBandwidthClamp,
 };
 use crate::wire::shared_memory::Establish;
 use crate::wire::{RequestType, Status};
@@ -361,11 +361,10 @@ fn malformed_messages_get_a_finding_and_no_more_than_a_failure() {
     let mut driver = started(config(MAC));
     assert_eq!(driver.channel.exchange(&mut driver.harness, &[0; 39]), None);
     assert_eq!(broken(&driver.effects()), ["mana-hwc-message"]);
-    let mut unknown = [0; 40];
-    unknown[4] = 200;
-    let answer = driver.channel.exchange(&mut driver.harness, &unknown).unwrap();
+    let unknown = header_of(200, 40);
+    let answer = driver.channel.exchange(&mut driver.harness, unknown.as_bytes()).unwrap();
     assert_eq!(answer.status, Status::Unsupported as u32);
-    assert_eq!(broken(&driver.effects()), ["mana-hwc-message", "mana-request-unknown"]);
+    assert_eq!(broken(&driver.effects()), ["mana-request-unknown"]);
     let short = driver.request(RequestType::DestroyPd, 1, &[0_u8; 7]);
     assert_eq!(short.status, Status::InvalidMessage as u32);
     assert_eq!(broken(&driver.effects()), ["mana-request-size"]);
@@ -502,5 +501,16 @@ fn moderation_is_given_only_where_it_is_offered() {
         driver.ring(Doorbell::Moderation { id, microseconds: Some(9), completions: None });
         let expected = if offered { &[][..] } else { &["mana-cq-moderation"] };
         assert_eq!(broken(&driver.effects()), expected);
+    }
+}
+
+#[test]
+fn tables_of_other_sizes_are_proposed_to_drivers_that_know_them() {
+    let mut driver = started(Config { indirection_entries: 128, ..config(MAC) });
+    for (flags, entries) in [(0, 64), (1 << 5, 128)] {
+        driver.harness.device.state.driver.as_mut().unwrap().flags = flags;
+        let index = Index { index: 0.into() };
+        let vport: QueryVportConfigResponse = driver.request(RequestType::QueryVportConfig, 1, &index).get();
+        assert_eq!(vport.num_indirection_ent.get(), entries);
     }
 }

@@ -8,6 +8,7 @@ use super::{RECEIVER, assert_clean, broken, config, open_with};
 use crate::Config;
 use crate::config::{Capabilities, FunctionKind};
 use crate::testing::{Driver, Send, Setup};
+use crate::wire::completion::CqeType;
 use crate::wire::gdma_requests::Handle;
 use crate::wire::mana_requests::QueryLinkConfigResponse;
 use crate::wire::{RequestType, Status};
@@ -59,6 +60,18 @@ fn a_physical_function_sends_and_is_taken_apart() {
         assert!(driver.channel.destroy(&mut driver.harness));
         assert_clean(&driver.effects());
     }
+}
+
+#[test]
+fn a_vport_sends_the_types_that_it_was_registered_for() {
+    let mut driver = open(FunctionKind::Pf);
+    let bytes = [&[2; 6][..], &RECEIVER, &0x88b5_u16.to_be_bytes(), &[0; 50]].concat();
+    driver.send(0, 0, &Send::plain(&bytes));
+    driver.harness.device.state.vports[0].known_types_only = true;
+    driver.send(0, 0, &Send::plain(&bytes));
+    let kinds: Vec<u8> = driver.completed(0, 0).iter().map(|sent| sent.kind).collect();
+    assert_eq!(kinds, [CqeType::TxOkay as u8, CqeType::TxInvalidEthType as u8]);
+    assert_clean(&driver.effects());
 }
 
 #[test]

@@ -285,7 +285,7 @@ pub(super) fn enforce(config: &Config, vport: &mut VPort, handed: &Handed<'_>) -
         vport.statistics.tx_err_vlan_enforcement += 1;
         return Err(CqeType::TxVlanTaggingViolation);
     }
-    if enforcement.ether_type && !ALLOWED_TYPES.contains(&layers.ethertype) {
+    if (enforcement.ether_type || vport.known_types_only) && !ALLOWED_TYPES.contains(&layers.ethertype) {
         vport.statistics.tx_err_ethtype_enforcement += 1;
         return Err(CqeType::TxInvalidEthType);
     }

@@ -101,6 +101,8 @@ wire! {
 pub mod driver_flags {
     /// Pages of 4 MiB, 1 GiB and 2 GiB in DMA regions.
     pub const LARGE_PAGES: u64 = 1 << 4;
+    /// Indirection tables need not have 64 entries.
+    pub const VARIABLE_INDIRECTION_TABLE: u64 = 1 << 5;
     /// Link events are understood.
     pub const HW_VPORT_LINK_AWARE: u64 = 1 << 6;
     /// The list of devices may have holes.
