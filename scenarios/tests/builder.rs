@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nicvisor_core::fault::{CommandFault, Condition, EventRequest, Fault, Lift, Uses, Value};
+use nicvisor_core::pci::Slot;
 use nicvisor_core::{Duration, EventKind};
 use scenarios::build::{Builder, Nic};
 use scenarios::load::parse;
@@ -235,6 +236,12 @@ fault = { device = "gve0", event = { name = "reset-request" } }
 [[step]]
 fault = { device = "gve0", lift = { label = "no" } }
 [[step]]
+unplug = { device = "gve1" }
+[[step]]
+plug = { device = "gve1" }
+[[step]]
+plug = { device = "gve1", slot = "00:1f.7" }
+[[step]]
 wait = { job = "pings" }
 "#;
     let created = EventWait::new("gve0", EventKind::Command).named("CREATE_TX_QUEUE").count(2);
@@ -272,6 +279,9 @@ wait = { job = "pings" }
         .step(Step::fault("gve0", Fault::Command(refusal)))
         .step(Step::fault("gve0", Fault::Event(reset)))
         .step(Step::fault("gve0", Fault::Lift(Lift { label: Some("no".into()) })))
+        .step(Step::unplug("gve1"))
+        .step(Step::plug("gve1"))
+        .step(Step::plug_into("gve1", Slot { device: 31, function: 7 }))
         .step(Step::wait(Wait::job("pings")));
     same(builder, &format!("{PORTS}{text}"));
 }
