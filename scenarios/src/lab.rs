@@ -63,8 +63,14 @@ pub trait Lab {
     /// Rules found broken so far.
     fn findings(&mut self) -> Vec<Finding>;
 
-    /// What a guest's kernel has logged so far.
+    /// What a guest's kernel has written to its console so far: what its `loglevel` lets through.
     fn log(&self, guest: usize) -> String;
+
+    /// All that a guest's kernel has logged, whatever its console shows. A guest that still runs is asked, for which
+    /// time passes.
+    fn whole_log(&mut self, guest: usize) -> String {
+        self.log(guest)
+    }
 
     /// The account of all frames as it is now. Nothing is disturbed by asking.
     fn ledger(&self) -> LedgerSnapshot;

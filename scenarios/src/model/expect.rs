@@ -37,7 +37,7 @@ pub struct Expect {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub relations: Vec<Spanned<String>>,
-    /// What the log of a guest's kernel must and must not have.
+    /// What the log of a guest's kernel must and must not have: all of it, whatever the console shows.
     #[serde(default)]
     #[schemars(with = "Vec<LogExpectation>")]
     pub log: Vec<Spanned<LogExpectation>>,

@@ -87,6 +87,9 @@ pub fn run(scenario: &Scenario, lab: &mut dyn Lab, progress: &mut dyn FnMut(&Pro
 
 /// The outcome of a scenario with a guest that went down before the first step: as it was expected to, or not.
 pub fn not_begun(scenario: &Scenario, error: &LabError) -> Outcome {
+    if error.kind == EndingKind::Interrupted {
+        return Outcome::skip(scenario, error.message.clone());
+    }
     let mut outcome = Outcome::new(scenario);
     if let Some(guest) = outcome.guests.get_mut(error.guest) {
         guest.ending = Some(error.kind);
@@ -134,7 +137,10 @@ fn conclude(
     outcome.findings = lab.findings();
     outcome.ledger = lab.ledger();
     for (index, guest) in outcome.guests.iter_mut().enumerate() {
-        guest.log = lab.log(index);
+        guest.log = match &stop {
+            Some(Stop::Ended(_)) => lab.log(index),
+            _ => lab.whole_log(index),
+        };
     }
     let mut broken = false;
     let mut checks = Vec::new();

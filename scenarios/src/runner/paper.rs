@@ -40,6 +40,8 @@ pub(super) struct Paper {
     pub(super) findings: Vec<Finding>,
     pub(super) ledger: LedgerSnapshot,
     pub(super) log: String,
+    /// What is in the kernel's log and not on its console.
+    pub(super) notes: &'static str,
     pub(super) sent: u64,
     pub(super) watched: EventKinds,
     /// Everything that was asked of the lab.
@@ -143,6 +145,10 @@ impl Lab for Paper {
 
     fn log(&self, _guest: usize) -> String {
         self.log.clone()
+    }
+
+    fn whole_log(&mut self, guest: usize) -> String {
+        self.notes.to_owned() + &self.log(guest)
     }
 
     fn ledger(&self) -> LedgerSnapshot {

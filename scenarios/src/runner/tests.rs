@@ -301,6 +301,30 @@ plug = { device = 'gve0' }
 }
 
 #[test]
+fn the_log_at_the_end_is_more_than_the_console() {
+    const LOGS: Program = &[(1, Act::Logs("mce: error\n")), (2, Act::Exits(0))];
+    let lab = || Paper { notes: "gve: note\n", programs: vec![("guest", LOGS)], ..Paper::default() };
+    let text = "[[step]]\nrun = 'guest'\n[expect]\nlog = [{ matches = 'note', lacks = 'error' }]\n";
+    let (outcome, _) = carry_out_on(lab(), text);
+    assert_eq!(outcome.guests[0].log, "gve: note\nmce: error\n");
+    assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+    const PANICS: Program = &[(1, Act::Logs("panic\n")), (2, Act::Panics("it does"))];
+    let dead = Paper { programs: vec![("guest", PANICS)], ..lab() };
+    let (outcome, _) = carry_out_on(dead, "[[step]]\nrun = 'guest'\n");
+    assert_eq!(outcome.guests[0].log, "panic\n", "who is dead cannot be asked");
+}
+
+#[test]
+fn who_is_interrupted_before_the_first_step_is_skipped() {
+    let scenario =
+        parse(Path::new("s.toml"), "description = 'x'\n[[step]]\nrun = 'a'\n", &[]).unwrap().remove(0);
+    let kind = EndingKind::Interrupted;
+    let error = LabError { kind, guest: 0, message: "interrupted".into(), evidence: String::new() };
+    let outcome = not_begun(&scenario, &error);
+    assert_eq!((outcome.verdict, outcome.skipped.as_deref()), (Verdict::Skip, Some("interrupted")));
+}
+
+#[test]
 fn trouble_and_the_ledger_fail_a_scenario() {
     const WARNS: Program = &[(10, Act::Trouble("WARNING: CPU: 0")), (20, Act::Exits(0))];
     let (outcome, _) = carry_out_with(&[("a", WARNS)], "[[step]]\nrun = 'a'\n");

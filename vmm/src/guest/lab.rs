@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_protocol::{Channel, Command, JobId};
 use nicvisor_core::fault::{Fault, FaultPoints};
 use nicvisor_core::pci::Slot;
-use nicvisor_core::{DeviceId, EventKinds, Finding, Time};
+use nicvisor_core::{DeviceId, Duration, EventKinds, Finding, Time};
 use nicvisor_net::network::{Change, Place, PortId, SharedMedium};
 use scenarios::lab::{
     EndingKind, GuestCommand, Job, Lab, LabError, LabEvent, LedgerSnapshot, PortSizes, PortTraffic,
@@ -72,6 +72,27 @@ impl<'a> GuestLab<'a> {
 
     fn link(&self, name: &str) -> Result<nicvisor_net::network::LinkId, String> {
         self.medium.network().find_link(name).ok_or_else(|| format!("there is no link {name}"))
+    }
+
+    /// What `dmesg` says in a guest; `None` if it does not come to that.
+    fn ask_for_log(&mut self, guest: usize) -> Option<String> {
+        let job = self.spawn(guest, &GuestCommand { argv: vec!["dmesg".into()], namespace: None });
+        let deadline = self.now() + LOG_PATIENCE;
+        let mut text = Vec::new();
+        while self.now() < deadline {
+            for event in self.advance(deadline).ok()? {
+                match event {
+                    LabEvent::Output { job: from, error: false, data } if from == job => {
+                        text.extend_from_slice(&data);
+                    }
+                    LabEvent::Exited { job: ended, status } if ended == job => {
+                        return (status == 0).then(|| String::from_utf8_lossy(&text).into_owned());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
     }
 
     /// Lets something happen to a guest's machine.
@@ -201,6 +222,12 @@ impl Lab for GuestLab<'_> {
 
     fn log(&self, guest: usize) -> String {
         self.guests.get(guest).map_or(String::new(), |member| member.guest.console().text())
+    }
+
+    fn whole_log(&mut self, guest: usize) -> String {
+        // What went through the console is more where the kernel's own memory of it is too short.
+        let (asked, console) = (self.ask_for_log(guest).unwrap_or_default(), self.log(guest));
+        if asked.len() > console.len() { asked } else { console }
     }
 
     fn ledger(&self) -> LedgerSnapshot {
@@ -339,6 +366,9 @@ impl Clocked for Member<'_> {
         self.guest.skip_to(time);
     }
 }
+
+/// How long a guest may take to tell its log, in its own time.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An ending as scenarios know them: what happened in a line, and the evidence.
 pub(crate) fn lab_error(guest: usize, ending: &Ending) -> LabError {
