@@ -67,6 +67,8 @@ impl Outcome {
                 .map(|index| GuestOutcome {
                     name: scenario.guest_name(index),
                     kernel: scenario.guest_kernel(index).to_owned(),
+                    nics: nics(scenario, index),
+                    edits: edits(scenario, index),
                     ..GuestOutcome::default()
                 })
                 .collect(),
@@ -106,6 +108,28 @@ impl Outcome {
         }
         crate::judge::counter_value(name, &self.counters).map(|value| vec![value as f64])
     }
+}
+
+/// A guest's NICs, each with its options.
+fn nics(scenario: &crate::Scenario, guest: usize) -> Vec<String> {
+    let tables = scenario.nics.iter().map(|nic| nic.get_ref());
+    let own = tables.filter(|table| {
+        let name = table.get("guest").and_then(|name| name.as_str());
+        scenario.guest_index(name) == Some(guest)
+    });
+    let text = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
+    own.map(|table| {
+        let mut words = vec![table.get("kind").map(text).unwrap_or_default()];
+        let options = table.iter().filter(|(key, _)| !["kind", "guest"].contains(&key.as_str()));
+        words.extend(options.map(|(key, value)| format!("{key}={}", text(value))));
+        words.join(",")
+    })
+    .collect()
+}
+
+fn edits(scenario: &crate::Scenario, guest: usize) -> Vec<String> {
+    let guest = scenario.guest.get(guest).map(|guest| guest.get_ref());
+    guest.map_or(Vec::new(), |guest| guest.edits.iter().map(|edit| edit.get_ref().clone()).collect())
 }
 
 /// How a scenario ended.
@@ -169,6 +193,12 @@ pub struct GuestOutcome {
     pub kernel: String,
     /// The kernel's exact version.
     pub version: String,
+    /// Its NICs, as the command line would name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nics: Vec<String>,
+    /// The changes of drivers' sources that the scenario asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<String>,
     /// How it went down, if it did before the end.
     pub ending: Option<EndingKind>,
     /// What its kernel logged. A file of its own in reports, so not part of the JSON.

@@ -195,15 +195,30 @@ fn judge_findings(expect: &Expect, findings: &[Finding]) -> Vec<Check> {
     let result = match unexpected.as_slice() {
         [] => Ok(()),
         [only] => Err(format!("1 finding: {}", describe(only))),
-        [first, ..] => Err(format!("{} findings, first: {}", unexpected.len(), describe(first))),
+        [first, ..] => Err(format!("{}\nfirst: {}", by_rule(&unexpected), describe(first))),
     };
     checks.push(Check::of("no rule is broken", result));
     checks
 }
 
+/// How many findings of each rule there are, in the order of the first ones.
+fn by_rule(findings: &[&Finding]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for finding in findings {
+        match counts.iter_mut().find(|(rule, _)| *rule == finding.rule) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&finding.rule, 1)),
+        }
+    }
+    let counts: Vec<String> = counts.iter().map(|(rule, count)| format!("{rule} {count} times")).collect();
+    format!("{} findings: {}", findings.len(), counts.join(", "))
+}
+
 fn describe(finding: &Finding) -> String {
     let Finding { rule, device, queue, time, message, .. } = finding;
-    format!("[{rule}] {device} {queue} at {time}: {message}")
+    let words = [device, queue].into_iter().filter(|word| !word.is_empty());
+    let place: String = words.map(|word| format!(" {word}")).collect();
+    format!("[{rule}]{place} at {time}: {message}")
 }
 
 const LOG_LINES: usize = 10;
@@ -241,6 +256,9 @@ mod tests {
             |outcome: &mut Outcome| outcome.findings = vec![Finding::new(&RULE, Time::ZERO, "seen")];
         let note = |outcome: &mut Outcome| outcome.findings = vec![Finding::new(&NOTE, Time::ZERO, "seen")];
         let none = |_: &mut Outcome| {};
+        let two = |outcome: &mut Outcome| outcome.findings = vec![Finding::new(&RULE, Time::ZERO, "seen"); 2];
+        let told = failures("", two, &[]);
+        assert!(told[0].contains("2 findings: a-rule 2 times\nfirst: [a-rule] at"), "{told:?}");
         assert_eq!(failures("findings = ['a-rule']", finding, &[]), [""; 0]);
         assert_eq!(
             failures("findings = ['a-rule']", none, &[]),

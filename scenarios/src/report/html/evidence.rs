@@ -10,30 +10,55 @@ pub(super) fn findings(findings: &[Finding], rule: &dyn Fn(&str) -> Option<&'sta
     html! {
         @if !findings.is_empty() {
             h3 { (findings.len()) " findings" }
-            @for finding in findings.iter().take(SHOWN) { (one(finding, rule(&finding.rule))) }
-            @if findings.len() > SHOWN {
-                p class="soft" { (findings.len() - SHOWN) " more are in results.json." }
+            @for (index, group) in groups(findings).iter().enumerate() {
+                (of_rule(group, rule(&group[0].rule), index == 0))
             }
         }
     }
 }
 
-fn one(finding: &Finding, rule: Option<&Rule>) -> Markup {
-    let class = if finding.severity == Severity::Error { "finding" } else { "finding note" };
+/// The findings of each rule together: first what was found of what a driver handed over, then what came of that.
+fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        match groups.iter_mut().find(|group| group[0].rule == finding.rule) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.sort_by_key(|group| group[0].descriptor.is_empty());
+    groups
+}
+
+/// What a rule is, and how it was broken; folded, but for the first.
+fn of_rule(group: &[&Finding], rule: Option<&Rule>, open: bool) -> Markup {
+    let class = if group[0].severity == Severity::Error { "finding" } else { "finding note" };
     html! {
-        div class=(class) {
-            div {
-                code { (finding.rule) }
+        details class=(class) open[open] {
+            summary {
+                code { (group[0].rule) }
                 @if let Some(rule) = rule { " - " (rule.title) }
+                @if group.len() > 1 { ", " (group.len()) " times" }
             }
-            div { (finding.message) }
+            @if let Some(rule) = rule {
+                div class="soft" { (rule.meaning) " (" (rule.source) ")" }
+            }
+            @for finding in group.iter().take(SHOWN) { (one(finding)) }
+            @if group.len() > SHOWN {
+                p class="soft" { (group.len() - SHOWN) " more are in results.json." }
+            }
+        }
+    }
+}
+
+fn one(finding: &Finding) -> Markup {
+    html! {
+        div {
+            p { (finding.message) }
             div class="soft" {
                 (finding.device) " " (finding.queue)
                 " at " (format!("{:.6} s", finding.time.as_nanos() as f64 / 1e9))
                 @if let Some(frame) = finding.frame { ", frame " (frame.0) " of the capture" }
-            }
-            @if let Some(rule) = rule {
-                div class="soft" { (rule.meaning) " (" (rule.source) ")" }
             }
             @if !finding.descriptor.is_empty() || !finding.packet.is_empty() {
                 details { summary { "evidence" }
@@ -98,7 +123,8 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-const SHOWN: usize = 50;
+/// Of each rule.
+const SHOWN: usize = 20;
 const LONGEST_DUMP: usize = 256;
 
 #[cfg(test)]

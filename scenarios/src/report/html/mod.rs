@@ -79,7 +79,7 @@ fn overview(outcomes: &[(Outcome, Files)]) -> Markup {
                 } }
                 tbody { @for (index, (outcome, _)) in outcomes.iter().enumerate() {
                     tr {
-                        td { (badge(outcome.verdict)) }
+                        td { (badge(outcome)) }
                         td { a href=(format!("#s{index}")) { (outcome.scenario) } }
                         td { (outcome.kernel) }
                         td class="number" {
@@ -96,8 +96,9 @@ fn overview(outcomes: &[(Outcome, Files)]) -> Markup {
 }
 
 /// A verdict, as a word that also has a colour.
-fn badge(verdict: Verdict) -> Markup {
-    let (class, word) = match verdict {
+fn badge(outcome: &Outcome) -> Markup {
+    let (class, word) = match outcome.verdict {
+        Verdict::Broken if outcome.error.is_some() => ("fail", "error"),
         Verdict::Pass => ("pass", "pass"),
         Verdict::Fail => ("fail", "fail"),
         Verdict::Broken => ("broken", "broken"),

@@ -14,7 +14,7 @@ pub(super) fn section(
 ) -> Markup {
     html! {
         section id=(format!("s{index}")) {
-            div class="title" { h2 { (outcome.scenario) } (badge(outcome.verdict)) }
+            div class="title" { h2 { (outcome.scenario) } (badge(outcome)) }
             p class="soft" { (outcome.description) }
             @if let Some(reason) = &outcome.skipped { p { "Not begun: " (reason) } }
             @if let Some(reason) = &outcome.error { p { "Could not be begun:" } pre { (reason) } }
@@ -38,6 +38,12 @@ fn facts(outcome: &Outcome) -> Markup {
             div { dt { "kernel" } dd { (outcome.kernel) } }
             @for (name, value) in &outcome.case { div { dt { (name) } dd { (value) } } }
             @for guest in &outcome.guests {
+                @if !guest.nics.is_empty() {
+                    div { dt { "NICs of " (guest.name) } dd { (guest.nics.join(" ")) } }
+                }
+                @if !guest.edits.is_empty() {
+                    div { dt { "edits of " (guest.name) } dd { (guest.edits.join(" ")) } }
+                }
                 @if let Some(ending) = guest.ending {
                     div { dt { (guest.name) } dd class="fail-text" { (ending) } }
                 }

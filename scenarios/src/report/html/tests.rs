@@ -2,7 +2,7 @@ use nicvisor_core::{Finding, Severity, Sizes, Time};
 
 use super::*;
 use crate::lab::PortSizes;
-use crate::outcome::{Check, Moment, MomentKind, OutcomeTable, TrafficSample, TrafficSeries};
+use crate::outcome::{Check, GuestOutcome, Moment, MomentKind, OutcomeTable, TrafficSample, TrafficSeries};
 
 const RULE: Rule = Rule {
     id: "net-example",
@@ -51,7 +51,12 @@ fn full() -> (Outcome, Files) {
             port: "gve0".into(),
             samples: vec![sample(0, 0), sample(1_000_000, 125_000)],
         }],
-        findings: vec![finding],
+        findings: vec![finding.clone(), finding],
+        guests: vec![GuestOutcome {
+            nics: vec!["gve,mtu=1500".into()],
+            edits: vec!["gve-keep-jumbo-header".into()],
+            ..GuestOutcome::default()
+        }],
         counters: vec![("gve0.tx".into(), 1234)],
         ..Outcome::new(&crate::Scenario::default())
     };
@@ -82,6 +87,9 @@ fn everything_that_is_known_is_on_the_page() {
         "0010  ab ab ab ab",
         "1,234",
         "<dd>7</dd>",
+        ", 2 times",
+        "gve,mtu=1500",
+        "gve-keep-jumbo-header",
     ] {
         assert!(text.contains(expected), "{expected} is missing in\n{text}");
     }

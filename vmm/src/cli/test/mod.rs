@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use scenarios::{Outcome, Scenario, Tally, report};
 
@@ -135,7 +136,12 @@ fn write_down(arguments: &TestArguments, outcomes: &[Outcome]) -> Result<(), Fai
 fn page(arguments: &TestArguments, directory: &Path, outcomes: &[Outcome]) -> String {
     let page = report::html::Page {
         producer: concat!("nicvisor ", env!("CARGO_PKG_VERSION")).into(),
-        facts: vec![("seed".into(), arguments.guest.seed.to_string())],
+        facts: vec![
+            ("command".into(), std::env::args().collect::<Vec<_>>().join(" ")),
+            ("seed".into(), arguments.guest.seed.to_string()),
+            ("host".into(), host()),
+            ("date".into(), humantime::format_rfc3339_seconds(SystemTime::now()).to_string()),
+        ],
     };
     let outcomes: Vec<_> =
         outcomes.iter().map(|outcome| (outcome.clone(), Files::links(directory, outcome))).collect();
@@ -150,6 +156,13 @@ fn schema() -> scenarios::schema::Schema {
         rules: rules::all().map(|rule| rule.id.to_owned()).collect(),
         most_cpus: MOST_CPUS as u32,
     })
+}
+
+/// The host's kernel and processors.
+fn host() -> String {
+    let system = rustix::system::uname();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("Linux {}, {cpus} CPUs", system.release().to_string_lossy())
 }
 
 fn load(arguments: &TestArguments) -> Result<Vec<Scenario>, Failure> {
