@@ -48,6 +48,9 @@ pub struct Finding {
     pub message: String,
     /// The descriptors or the message concerned, raw.
     pub descriptor: Vec<u8>,
+    /// The same field by field, a line for each descriptor, where the device can tell what it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decoded: Vec<String>,
     /// The packet as the driver handed it over (or its first part), if one is concerned.
     pub packet: Vec<u8>,
     /// The frame on the wire, if one is concerned: its place in the capture.
@@ -65,6 +68,7 @@ impl Finding {
             queue: String::new(),
             message: message.into(),
             descriptor: Vec::new(),
+            decoded: Vec::new(),
             packet: Vec::new(),
             frame: None,
         }

@@ -121,8 +121,7 @@ impl Gve {
     ) {
         rules::report(&self.config, context, rule, message, |finding| {
             finding.queue = queue.name();
-            finding.descriptor =
-                handed.raw[..handed.raw.len().min(super::MAX_EVIDENCE)].as_flattened().to_vec();
+            self.show_descriptors(finding, handed.raw);
             finding.packet = evidence(handed.bytes);
         });
     }

@@ -8,13 +8,14 @@ mod send;
 use std::collections::VecDeque;
 
 use nicvisor_core::fault::{FieldsMut, Ready, Shaper, WireField, WireView};
-use nicvisor_core::{Context, DmaError, Duration, Time};
+use nicvisor_core::{Context, DmaError, Duration, Finding, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::buffers::Buffers;
 use crate::device::Gve;
 use crate::ring::CompletionRing;
 use crate::rules;
+use crate::wire;
 use crate::wire::gqi::EVENT_COUNTER_LAYOUT;
 use crate::wire::tx::{
     COMPLETION_LAYOUT, Completion, CompletionType, DESCRIPTOR_SIZE, RawCompletion, RawDescriptor,
@@ -369,8 +370,19 @@ impl Gve {
     ) {
         rules::report(&self.config, context, rule, message, |finding| {
             finding.queue = queue.name();
-            finding.descriptor = descriptors[..descriptors.len().min(MAX_EVIDENCE)].as_flattened().to_vec();
+            self.show_descriptors(finding, descriptors);
         });
+    }
+
+    /// Makes descriptors the evidence of a finding.
+    fn show_descriptors(&self, finding: &mut Finding, descriptors: &[RawDescriptor]) {
+        let shown = &descriptors[..descriptors.len().min(MAX_EVIDENCE)];
+        finding.descriptor = shown.as_flattened().to_vec();
+        let decode = |raw: &RawDescriptor| match self.config.format.is_gqi() {
+            true => wire::gqi::Descriptor::decode(raw).to_string(),
+            false => wire::tx::Descriptor::decode(raw).to_string(),
+        };
+        finding.decoded = shown.iter().map(decode).collect();
     }
 }
 

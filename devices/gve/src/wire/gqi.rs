@@ -1,5 +1,7 @@
 //! GQI descriptors (`gve_desc.h`). All fields are big-endian.
 
+use std::fmt;
+
 use nicvisor_core::fault::WireField;
 
 use super::tx::RawDescriptor;
@@ -69,6 +71,32 @@ impl Descriptor {
             TXD_SEG => Descriptor::Segment(SegmentDescriptor { mss: half(4), seg_len: half(6), seg_addr }),
             TXD_MTD => Descriptor::Metadata,
             other => Descriptor::Unknown(other),
+        }
+    }
+}
+
+/// The fields as evidence, by their names in the driver.
+impl fmt::Display for Descriptor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Descriptor::Packet(packet) => {
+                let PacketDescriptor {
+                    l4_csum_offset, l4_hdr_offset, desc_cnt, len, seg_len, seg_addr, ..
+                } = packet;
+                write!(
+                    out,
+                    "gve_tx_pkt_desc: tso {}, l4_csum {}, l4_csum_offset {l4_csum_offset}, \
+                     l4_hdr_offset {l4_hdr_offset}, desc_cnt {desc_cnt}, len {len}, seg_len {seg_len}, \
+                     seg_addr {seg_addr:#x}",
+                    u8::from(packet.tso),
+                    u8::from(packet.l4_csum)
+                )
+            }
+            Descriptor::Segment(SegmentDescriptor { mss, seg_len, seg_addr }) => {
+                write!(out, "gve_tx_seg_desc: mss {mss}, seg_len {seg_len}, seg_addr {seg_addr:#x}")
+            }
+            Descriptor::Metadata => out.write_str("gve_tx_mtd_desc"),
+            Descriptor::Unknown(kind) => write!(out, "unknown type {kind:#x}"),
         }
     }
 }
@@ -155,6 +183,22 @@ const TXF_L4CSUM: u8 = 1 << 0;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn evidence_has_the_names_of_the_driver() {
+        let segment = SegmentDescriptor { mss: 1428, seg_len: 4096, seg_addr: 0x2000 };
+        assert_eq!(
+            Descriptor::decode(&segment.encode()).to_string(),
+            "gve_tx_seg_desc: mss 1428, seg_len 4096, seg_addr 0x2000"
+        );
+        let packet =
+            PacketDescriptor { tso: true, desc_cnt: 2, len: 9000, seg_len: 66, ..Default::default() };
+        assert_eq!(
+            Descriptor::decode(&packet.encode()).to_string(),
+            "gve_tx_pkt_desc: tso 1, l4_csum 0, l4_csum_offset 0, l4_hdr_offset 0, desc_cnt 2, len 9000, \
+             seg_len 66, seg_addr 0x0"
+        );
+    }
 
     #[test]
     fn the_bytes_of_a_packet_descriptor_are_those_of_the_header() {

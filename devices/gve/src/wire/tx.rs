@@ -1,5 +1,7 @@
 //! DQO transmit descriptors and completions (`gve_desc_dqo.h`). All fields are little-endian.
 
+use std::fmt;
+
 use nicvisor_core::fault::WireField;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -27,6 +29,34 @@ impl Descriptor {
             DTYPE_TSO_CONTEXT => Descriptor::Tso(TsoContext::decode(raw)),
             DTYPE_GENERAL_CONTEXT => Descriptor::General,
             other => Descriptor::Unknown(other),
+        }
+    }
+}
+
+/// The fields as evidence, by their names in the driver.
+impl fmt::Display for Descriptor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Descriptor::Packet(packet) => {
+                let PacketDescriptor { buf_addr, end_of_packet, checksum_offload_enable, .. } = packet;
+                let PacketDescriptor { report_event, compl_tag, buf_size, .. } = packet;
+                write!(
+                    out,
+                    "gve_tx_pkt_desc_dqo: buf_addr {buf_addr:#x}, buf_size {buf_size}, compl_tag {compl_tag}, \
+                     end_of_packet {}, checksum_offload_enable {}, report_event {}",
+                    u8::from(*end_of_packet),
+                    u8::from(*checksum_offload_enable),
+                    u8::from(*report_event)
+                )
+            }
+            Descriptor::Tso(TsoContext { tso_total_len, mss, header_len, tso }) => write!(
+                out,
+                "gve_tx_tso_context_desc_dqo: tso {}, tso_total_len {tso_total_len}, mss {mss}, \
+                 header_len {header_len}",
+                u8::from(*tso)
+            ),
+            Descriptor::General => out.write_str("gve_tx_general_context_desc_dqo"),
+            Descriptor::Unknown(kind) => write!(out, "unknown type {kind:#x}"),
         }
     }
 }
@@ -207,6 +237,27 @@ pub const MIN_REPORT_EVENT_INTERVAL: u16 = 32;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn evidence_has_the_names_of_the_driver() {
+        let tso = TsoContext { tso_total_len: 80_352, mss: 8928, header_len: 94, tso: true };
+        assert_eq!(
+            Descriptor::decode(&tso.encode()).to_string(),
+            "gve_tx_tso_context_desc_dqo: tso 1, tso_total_len 80352, mss 8928, header_len 94"
+        );
+        let packet = PacketDescriptor {
+            buf_addr: 0x1000,
+            end_of_packet: true,
+            compl_tag: 7,
+            buf_size: 66,
+            ..Default::default()
+        };
+        assert_eq!(
+            Descriptor::decode(&packet.encode()).to_string(),
+            "gve_tx_pkt_desc_dqo: buf_addr 0x1000, buf_size 66, compl_tag 7, end_of_packet 1, \
+             checksum_offload_enable 0, report_event 0"
+        );
+    }
 
     #[test]
     fn the_bytes_of_a_packet_descriptor_are_those_of_the_header() {

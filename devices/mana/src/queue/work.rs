@@ -52,6 +52,16 @@ pub struct Wqe {
     pub raw: Vec<u8>,
 }
 
+impl Wqe {
+    /// Its parts field by field, as evidence; `oob` says what the out-of-band data are.
+    pub fn decoded(&self, oob: Option<String>) -> Vec<String> {
+        let sge = |sge: &Sge| {
+            format!("gdma_sge: address {:#x}, mem_key {:#x}, size {}", sge.address, sge.mem_key, sge.size)
+        };
+        [self.header.to_string()].into_iter().chain(oob).chain(self.sges.iter().map(sge)).collect()
+    }
+}
+
 /// A piece of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sge {

@@ -404,6 +404,7 @@ fn report(context: &mut Context<'_>, rule: &nicvisor_core::Rule, message: String
     context.report(rule, message, |finding| {
         finding.queue = queue.to_owned();
         finding.descriptor = wqe.raw.clone();
+        finding.decoded = wqe.decoded(None);
     });
 }
 

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::queue::{Completion, Queues, Wqe};
 use crate::vport::VPort;
 use crate::wire::completion::{CqeType, TxCompletion};
+use crate::wire::oob::TxOob;
 use crate::wire::wqe::BASIC_UNIT;
 use clamp::Clamp;
 use packet::Packet;
@@ -63,6 +64,7 @@ impl Origin<'_> {
         context.report(rule, message, |finding| {
             finding.queue = self.queue.clone();
             finding.descriptor = self.wqe.raw.clone();
+            finding.decoded = self.wqe.decoded(Some(TxOob::decode(&self.wqe.oob).to_string()));
             finding.packet = evidence(packet);
         });
     }

@@ -1,6 +1,8 @@
 //! What goes with a packet to be sent (Linux `include/net/mana/mana.h`: `struct mana_tx_short_oob`,
 //! `struct mana_tx_long_oob`): 8 bytes in the short format, 24 in the long one. All fields are little-endian.
 
+use std::fmt;
+
 /// `struct mana_tx_oob`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOob {
@@ -55,6 +57,39 @@ pub struct TxLongOob {
     pub long_vp_offset: u16,
     /// Whether any reserved bit is set.
     pub reserved: bool,
+}
+
+/// The fields as evidence, by their names in the driver; of the long format those that are not zero.
+impl fmt::Display for TxOob {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = [
+            ("is_outer_ipv4", self.is_outer_ipv4),
+            ("is_outer_ipv6", self.is_outer_ipv6),
+            ("comp_iphdr_csum", self.comp_iphdr_csum),
+            ("comp_tcp_csum", self.comp_tcp_csum),
+            ("comp_udp_csum", self.comp_udp_csum),
+            ("supress_txcqe_gen", self.suppress_txcqe_gen),
+            ("is_encap", self.long.is_encap),
+            ("inner_is_ipv6", self.long.inner_is_ipv6),
+            ("inner_tcp_opt", self.long.inner_tcp_opt),
+            ("inject_vlan_pri_tag", self.long.inject_vlan_pri_tag),
+        ];
+        let numbers = [
+            ("vcq_num", self.vcq_num),
+            ("trans_off", self.trans_off.into()),
+            ("vsq_frame", self.vsq_frame.into()),
+            ("vp_offset", self.vp_offset().into()),
+            ("vlan_id", self.long.vlan_id.into()),
+            ("inner_frame_offset", self.long.inner_frame_offset.into()),
+            ("inner_ip_rel_offset", self.long.inner_ip_rel_offset.into()),
+        ];
+        write!(out, "mana_tx_oob: pkt_fmt {}", self.pkt_fmt)?;
+        let flags = flags.into_iter().map(|(name, set)| (name, u32::from(set)));
+        for (name, value) in flags.chain(numbers).filter(|(_, value)| *value != 0) {
+            write!(out, ", {name} {value}")?;
+        }
+        Ok(())
+    }
 }
 
 impl TxOob {
@@ -168,6 +203,16 @@ pub const VSQ_FRAME_SHIFT: u32 = 10;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn evidence_has_the_names_of_the_driver() {
+        let oob =
+            TxOob { is_outer_ipv6: true, comp_tcp_csum: true, vcq_num: 9, trans_off: 62, ..TxOob::default() };
+        assert_eq!(
+            oob.to_string(),
+            "mana_tx_oob: pkt_fmt 0, is_outer_ipv6 1, comp_tcp_csum 1, vcq_num 9, trans_off 62"
+        );
+    }
 
     #[test]
     fn the_bytes_are_those_of_the_header() {

@@ -2,6 +2,8 @@
 //! bytes, inline out-of-band data of 8 or 24 bytes, then the scatter-gather list; padded to a multiple of the
 //! basic unit. All fields are little-endian.
 
+use std::fmt;
+
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -20,6 +22,19 @@ pub struct WqeHeader {
     pub client_data_unit: u16,
     /// Whether any reserved bit is set.
     pub reserved: bool,
+}
+
+/// The fields as evidence, by their names in the driver.
+impl fmt::Display for WqeHeader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WqeHeader { last_vbytes, num_sge, inline_oob_size, client_data_unit, .. } = self;
+        write!(
+            out,
+            "gdma_wqe: num_sge {num_sge}, inline_oob_size {inline_oob_size}, client_oob_in_sgl {}, \
+             client_data_unit {client_data_unit}, last_vbytes {last_vbytes}",
+            u8::from(self.client_oob_in_sgl)
+        )
+    }
 }
 
 impl WqeHeader {
@@ -100,6 +115,16 @@ const RESERVED_FLAGS: u32 = 0xf << 12 | 3 << 30;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn evidence_has_the_names_of_the_driver() {
+        let header =
+            WqeHeader { num_sge: 2, inline_oob_size: 8, client_data_unit: 1428, ..Default::default() };
+        assert_eq!(
+            header.to_string(),
+            "gdma_wqe: num_sge 2, inline_oob_size 8, client_oob_in_sgl 0, client_data_unit 1428, last_vbytes 0"
+        );
+    }
 
     #[test]
     fn the_bytes_are_those_of_the_header() {

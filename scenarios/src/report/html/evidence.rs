@@ -64,6 +64,7 @@ fn one(finding: &Finding) -> Markup {
                 details { summary { "evidence" }
                     @if !finding.descriptor.is_empty() {
                         div class="soft" { "descriptor" }
+                        @if !finding.decoded.is_empty() { pre { (finding.decoded.join("\n")) } }
                         pre class="bytes" { (hex(&finding.descriptor)) }
                     }
                     @if !finding.packet.is_empty() {

@@ -22,6 +22,7 @@ fn full() -> (Outcome, Files) {
     let mut finding = Finding::new(&RULE, Time::from_nanos(1_500_000), "bad <b>tag</b>");
     finding.device = "gve0".into();
     finding.descriptor = vec![0xab; 20];
+    finding.decoded = vec!["gve_tx_tso_context_desc_dqo: mss 1428".into()];
     finding.packet = vec![0; 60];
     let sample =
         |time, sent_bytes| TrafficSample { time: Time::from_nanos(time), sent_bytes, received_bytes: 0 };
@@ -88,6 +89,7 @@ fn everything_that_is_known_is_on_the_page() {
         "1,234",
         "<dd>7</dd>",
         ", 2 times",
+        "desc_dqo: mss 1428",
         "gve,mtu=1500",
         "gve-keep-jumbo-header",
     ] {
