@@ -12,7 +12,8 @@ use crate::wire::{Ipv4Header, Ipv6Header, view};
 pub struct Verdicts {
     /// Of the IPv4 header.
     pub ip: Option<bool>,
-    /// Of TCP, UDP, ICMP or ICMPv6. `None` for fragments, and for UDP over IPv4 without one (RFC 768).
+    /// Of TCP, UDP, ICMP or ICMPv6. `None` for fragments, and for UDP without one over IPv4 (RFC 768) or around a
+    /// tunnel (RFC 6935, 5).
     pub transport: Option<bool>,
 }
 
@@ -26,7 +27,8 @@ impl Verdicts {
         let transport = layers.transport.filter(|_| ip.fragment.is_none());
         Verdicts {
             ip: (ip.version == IpVersion::V4).then(|| Sum::of(header).is_valid()),
-            transport: transport.and_then(|transport| transport_verdict(frame, ip, transport)),
+            transport: transport
+                .and_then(|transport| transport_verdict(frame, ip, transport, layers.inner.is_some())),
         }
     }
 
@@ -36,12 +38,12 @@ impl Verdicts {
     }
 }
 
-fn transport_verdict(frame: &[u8], ip: &Ip, transport: Transport) -> Option<bool> {
+fn transport_verdict(frame: &[u8], ip: &Ip, transport: Transport, tunnel: bool) -> Option<bool> {
     let field = transport.checksum_offset()?;
     let unused = frame.get(field..field + 2) == Some(&[0, 0]);
     if unused && transport.kind == TransportKind::Udp {
-        // Over IPv6 there has to be one (RFC 8200, 8.1).
-        return (ip.version == IpVersion::V6).then_some(false);
+        // Over IPv6 there has to be one (RFC 8200, 8.1), but for tunnels.
+        return (ip.version == IpVersion::V6 && !tunnel).then_some(false);
     }
     let Some(segment) = frame.get(transport.offset..ip.end) else { return Some(false) };
     let pseudo = match transport.kind {
@@ -76,7 +78,7 @@ pub fn pseudo_header(packet: &[u8], ip: &Ip, length: u32) -> Sum {
 mod tests {
     use super::*;
     use crate::parse::parse;
-    use crate::testing::{Packet, seed};
+    use crate::testing::{Packet, seed, vxlan};
 
     fn verdicts(frame: &[u8]) -> (Option<bool>, Option<bool>) {
         let Verdicts { ip, transport } = Verdicts::of(frame, &parse(frame));
@@ -111,6 +113,16 @@ mod tests {
             frame[packet.transport_offset() + 6..packet.transport_offset() + 8].fill(0);
             assert_eq!(verdicts(&frame).1, expected);
         }
+    }
+
+    #[test]
+    fn tunnels_may_go_without_a_checksum() {
+        let mut frame = vxlan(IpVersion::V6, &Packet::new(IpVersion::V4, 33).build());
+        assert_eq!(verdicts(&frame).1, Some(true));
+        frame[60..62].fill(0);
+        assert_eq!(verdicts(&frame).1, None);
+        frame[60] = 1;
+        assert_eq!(verdicts(&frame).1, Some(false));
     }
 
     #[test]
