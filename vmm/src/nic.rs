@@ -19,6 +19,8 @@ pub struct NicSpec {
     pub device: NicConfig,
     /// The link that its ports are on.
     pub link: String,
+    /// Whether it is behind a root port of its own rather than on the root bus.
+    pub root_port: bool,
     /// Whether the user chose the MAC address.
     has_mac: bool,
 }
@@ -45,33 +47,30 @@ impl NicSpec {
     ) -> Result<NicSpec, NicError> {
         let mut device = NicConfig::default_of(kind)?;
         let mut link = None;
+        let mut root_port = None;
         let mut seen = Vec::new();
         for (key, value) in options {
-            if key == "link" {
-                if value.is_empty() {
-                    return Err(NicError::Option { kind: kind.into(), message: "link= needs a name".into() });
+            match key {
+                "link" => {
+                    check_link(kind, value)?;
+                    if link.replace(value.to_owned()).is_some() {
+                        let message = format!("all ports of a {kind} are on one link");
+                        return Err(NicError::Option { kind: kind.into(), message });
+                    }
+                    continue;
                 }
-                if let Err(error) = outside::check(value) {
-                    return Err(NicError::Option { kind: kind.into(), message: error.to_string() });
-                }
-                if link.replace(value.to_owned()).is_some() {
-                    let message = format!("all ports of a {kind} are on one link");
+                _ if seen.contains(&key) => {
+                    let message = format!("{key}= is given twice");
                     return Err(NicError::Option { kind: kind.into(), message });
                 }
-                continue;
-            }
-            if seen.contains(&key) {
-                return Err(NicError::Option {
-                    kind: kind.into(),
-                    message: format!("{key}= is given twice"),
-                });
+                "root-port" => root_port = Some(switch(kind, key, value)?),
+                _ => device.set(key, value)?,
             }
             seen.push(key);
-            device.set(key, value)?;
         }
         device.validate()?;
-        let has_mac = seen.contains(&"mac");
-        Ok(NicSpec { device, link: link.unwrap_or_else(|| DEFAULT_LINK.into()), has_mac })
+        let (link, root_port) = (link.unwrap_or_else(|| DEFAULT_LINK.into()), root_port.unwrap_or_default());
+        Ok(NicSpec { device, link, root_port, has_mac: seen.contains(&"mac") })
     }
 
     /// The kind's name.
@@ -201,6 +200,26 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static [&'static str])> 
     KINDS.into_iter().map(move |kind| (kind, options(kind)))
 }
 
+fn check_link(kind: &str, name: &str) -> Result<(), NicError> {
+    let problem = match outside::check(name) {
+        _ if name.is_empty() => "link= needs a name".to_owned(),
+        Err(error) => error.to_string(),
+        Ok(_) => return Ok(()),
+    };
+    Err(NicError::Option { kind: kind.into(), message: problem })
+}
+
+fn switch(kind: &str, key: &str, value: &str) -> Result<bool, NicError> {
+    match value {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => {
+            let message = format!("{key}={value} is neither on nor off");
+            Err(NicError::Option { kind: kind.into(), message })
+        }
+    }
+}
+
 fn set_virtio(config: &mut NetConfig, key: &str, value: &str) -> Result<(), String> {
     let number = |range: RangeInclusive<u16>| {
         let given = value.parse().ok().filter(|number| range.contains(number));
@@ -253,6 +272,8 @@ pub const KINDS: [&str; 3] = ["gve", "mana", "virtio"];
 const VIRTIO_OPTIONS: [&str; 3] = ["mac", "mtu", "queues"];
 /// The most NICs of a machine: its bus has 32 slots, with the host bridge and the agent's port in two of them.
 pub const MOST_NICS: usize = 30;
+/// The options of every NIC, besides those of its kind and its link.
+pub const COMMON_OPTIONS: [&str; 1] = ["root-port"];
 /// The link of ports that are not given one.
 pub const DEFAULT_LINK: &str = "lan";
 
@@ -272,6 +293,10 @@ mod tests {
         assert!(mistake("gve,colour=red").contains("no option \"colour\""));
         assert!(mistake("gve,mtu").contains("is not key=value"));
         assert!(mistake("gve,link=a,link=b").contains("one link"));
+        assert!(mistake("gve,link=").contains("needs a name"));
+        assert!(mistake("gve,root-port=maybe").contains("neither on nor off"));
+        assert!(mistake("gve,root-port=on,root-port=on").contains("twice"));
+        assert!("mana,root-port=on".parse::<NicSpec>().unwrap().root_port && !spec.root_port);
         assert!(mistake("gve,link=vde:a").contains("stream:PATH"));
         assert!(mistake("gve,mtu=99999").contains("mtu"));
         assert!(mistake("mana,ports=17").contains("within 1..=16"));

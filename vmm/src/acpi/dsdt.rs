@@ -8,16 +8,15 @@ use acpi_tables::aml::{
     ResourceTemplate, Scope, Zero,
 };
 use nicvisor_core::FirmwareDevice;
-use nicvisor_core::pci::Slot;
 use nicvisor_platform::SLEEP_TYPE_OFF;
 
-use super::{bytes, definition_block};
+use super::{NumberedSlot, bytes, definition_block};
 use crate::boot::layout::{
     ECAM_SIZE, ECAM_START, PCI_HIGH_WINDOW_SIZE, PCI_HIGH_WINDOW_START, PCI_WINDOW_SIZE, PCI_WINDOW_START,
 };
 
 /// The table, with a physical slot number for each of `numbered_slots`, and `devices` besides.
-pub(super) fn build(numbered_slots: &[(Slot, u32)], devices: &[FirmwareDevice]) -> Vec<u8> {
+pub(super) fn build(numbered_slots: &[NumberedSlot], devices: &[FirmwareDevice]) -> Vec<u8> {
     let mut code = Vec::new();
     code.extend(sleep_state());
     code.extend(motherboard());
@@ -48,7 +47,7 @@ fn motherboard() -> Vec<u8> {
     )
 }
 
-fn pci_root(numbered_slots: &[(Slot, u32)]) -> Vec<u8> {
+fn pci_root(numbered_slots: &[NumberedSlot]) -> Vec<u8> {
     let buses = AddressSpace::new_bus_number(0x00_u16, 0xff_u16);
     let config_ports = IO::new(0xcf8, 0xcf8, 1, 8);
     let low_ports = AddressSpace::new_io(0x0000_u16, 0x0cf7_u16, None);
@@ -69,8 +68,7 @@ fn pci_root(numbered_slots: &[(Slot, u32)]) -> Vec<u8> {
     );
     let resources =
         ResourceTemplate::new(vec![&buses, &config_ports, &low_ports, &high_ports, &memory, &high_memory]);
-    let slots: Vec<Vec<u8>> =
-        numbered_slots.iter().map(|(slot, number)| numbered_slot(*slot, *number)).collect();
+    let slots: Vec<Vec<u8>> = numbered_slots.iter().map(numbered_slot).collect();
     let slots: Vec<Code> = slots.into_iter().map(Code).collect();
 
     // PCI Express, compatible with plain PCI. All functions use MSI-X: there is no interrupt routing.
@@ -92,14 +90,17 @@ fn pci_root(numbered_slots: &[(Slot, u32)]) -> Vec<u8> {
     device("_SB_", Path::new("PCI0"), &children)
 }
 
-/// A slot's device object: address and physical slot number, which names the slot in the guest's sysfs.
-fn numbered_slot(slot: Slot, number: u32) -> Vec<u8> {
-    let address = u32::from(slot.device) << 16 | u32::from(slot.function);
+/// A slot's device object: address and physical slot number, which names the slot in the guest's sysfs. Behind a root
+/// port it is the port's child.
+fn numbered_slot(numbered: &NumberedSlot) -> Vec<u8> {
+    let NumberedSlot { slot, number, behind_port } = *numbered;
+    let address = Name::new(Path::new("_ADR"), &(u32::from(slot.device) << 16 | u32::from(slot.function)));
+    let number = Name::new(Path::new("_SUN"), &number);
+    let first = Name::new(Path::new("_ADR"), &Zero {});
+    let behind = Device::new(Path::new("S000"), vec![&first, &number]);
     let name = format!("S{:02X}{:X}", slot.device, slot.function);
-    bytes(&Device::new(
-        Path::new(&name),
-        vec![&Name::new(Path::new("_ADR"), &address), &Name::new(Path::new("_SUN"), &number)],
-    ))
+    let described: &dyn Aml = if behind_port { &behind } else { &number };
+    bytes(&Device::new(Path::new(&name), vec![&address, described]))
 }
 
 fn serial_port() -> Vec<u8> {

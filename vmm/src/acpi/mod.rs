@@ -31,9 +31,20 @@ pub struct Description {
     /// Number of CPUs; their APIC ids are 0, 1, ...
     pub cpus: usize,
     /// Slots that get a physical slot number (`_SUN`): those of NICs, whether present now or plugged later.
-    pub numbered_slots: Vec<(Slot, u32)>,
+    pub numbered_slots: Vec<NumberedSlot>,
     /// Other hardware that a guest cannot find by itself.
     pub devices: Vec<FirmwareDevice>,
+}
+
+/// A slot that a guest is told the number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedSlot {
+    /// Where it is on the root bus.
+    pub slot: Slot,
+    /// Its physical slot number.
+    pub number: u32,
+    /// Whether there is a root port, and what has the number is the first device behind it.
+    pub behind_port: bool,
 }
 
 /// Writes the tables to guest memory; returns the address of the root pointer.
@@ -232,14 +243,18 @@ mod tests {
 
     #[test]
     fn every_table_is_reachable_and_sums_to_zero() {
-        let slots = vec![(Slot { device: 1, function: 0 }, 1), (Slot { device: 2, function: 0 }, 2)];
+        let slots = [1, 2].map(|device| NumberedSlot {
+            slot: Slot { device, function: 0 },
+            number: device.into(),
+            behind_port: device == 2,
+        });
         let bus = FirmwareDevice {
             name: "VMB8",
             hardware_id: "VMBus",
             memory: vec![0xf000_0000..0xf800_0000, 0x80_0000_0000..0xc0_0000_0000],
             interrupt: Some(5),
         };
-        let image = build(&Description { cpus: 64, numbered_slots: slots, devices: vec![bus] });
+        let image = build(&Description { cpus: 64, numbered_slots: slots.to_vec(), devices: vec![bus] });
         assert!(image.len() as u64 <= HIGH_MEMORY_START - ACPI_START);
         assert_eq!((&image[..8], sum(&image[..20]), sum(&image[..36])), (&b"RSD PTR "[..], 0, 0));
         let xsdt = table_at(&image, u64_at(&image, 24));

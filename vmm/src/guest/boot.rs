@@ -111,7 +111,10 @@ pub(crate) fn add_nics(machine: &mut Machine, nics: &[NicSpec], before: &[NicSpe
             machine.add_outside(link, &nic.link, wire);
         }
         let count = counts.entry(nic.kind()).or_default();
-        machine.add_device(format!("{}{count}", nic.kind()), nic.build()?, link)?;
+        let id = machine.add_device(format!("{}{count}", nic.kind()), nic.build()?, link)?;
+        if nic.root_port {
+            machine.add_root_port(id);
+        }
         *count += 1;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use nicvisor_core::fault::FaultError;
-use nicvisor_core::pci::{Function, Slot};
+use nicvisor_core::pci::Function;
 use nicvisor_core::{
     ChannelBus, Context, Device, DeviceId, DropReason, Fate, Frame, PciDevice, Time, VmbusDevice,
 };
@@ -12,6 +12,7 @@ use nicvisor_net::network::{LinkId, PortId};
 use super::effects::Source;
 use super::plug::{Place, Pluggable, Unplugged};
 use super::{Machine, MachineError};
+use crate::acpi::NumberedSlot;
 
 /// What the machine keeps about a device, plugged in or not.
 #[derive(Debug)]
@@ -45,6 +46,16 @@ impl Machine {
         let id = self.attach(name, ports, Place::Pci(slot));
         self.slots.insert(slot, id);
         Ok(id)
+    }
+
+    /// Puts a root port in front of a device in a slot of the PCI bus: the guest finds the port there, and the device
+    /// on a bus of its own. The port stays when the device is plugged out. To be done before the machine starts.
+    /// Returns whether there is such a port now.
+    pub fn add_root_port(&mut self, id: DeviceId) -> bool {
+        match self.devices.get(&id).map(|device| &device.place) {
+            Some(Place::Pci(slot)) => self.root.insert_port(*slot),
+            _ => false,
+        }
     }
 
     /// Puts `device` on the bus of the hypervisor's interface and its ports on `link`.
@@ -125,16 +136,17 @@ impl Machine {
 
     /// Where the devices' doorbells are now: see [`PciDevice::doorbells`].
     pub fn doorbells(&self) -> Vec<u64> {
-        let on_root = self.root.functions().flat_map(|(_, function)| function.doorbells());
+        let on_root = self.root.doorbells().into_iter();
         on_root.chain(self.bus().into_iter().flat_map(ChannelBus::doorbells)).collect()
     }
 
     /// The slots of NICs, each with the number that the guest is told: a driver that pairs ports does it by that.
-    pub(super) fn numbered_slots(&self) -> Vec<(Slot, u32)> {
+    pub(super) fn numbered_slots(&self) -> Vec<NumberedSlot> {
         let nics = self.devices.values().filter(|device| !device.ports.is_empty());
         nics.filter_map(|device| match device.place {
             Place::Pci(slot) | Place::Out(Unplugged { device: Pluggable::Pci(_, slot), .. }) => {
-                Some((slot, u32::from(slot.device)))
+                let behind_port = self.root.has_port(slot);
+                Some(NumberedSlot { slot, number: slot.device.into(), behind_port })
             }
             Place::Hypervisor | Place::Channel | Place::Out(_) => None,
         })

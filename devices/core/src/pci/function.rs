@@ -22,6 +22,8 @@ pub struct Function {
     layout: Layout,
     registers: Registers,
     msix: Option<Msix>,
+    /// Whether what is above passes requests on.
+    pub(super) upstream: bool,
 }
 
 /// An address range that a function decodes at the moment.
@@ -58,7 +60,7 @@ impl Function {
         check(&identity)?;
         let (registers, layout) = layout::build(&identity)?;
         let msix = (identity.msix_vectors > 0).then(|| Msix::new(identity.msix_vectors));
-        Ok(Function { device, bars: identity.bars, layout, registers, msix })
+        Ok(Function { device, bars: identity.bars, layout, registers, msix, upstream: true })
     }
 
     /// The device model.
@@ -91,6 +93,12 @@ impl Function {
         touches(layout::COMMAND, 2)
             || touches(layout::BARS, 24)
             || touches(self.layout.power_management + layout::PM_CONTROL, 2)
+    }
+
+    /// Says whether the bridge above passes the function's requests on.
+    pub(super) fn set_upstream(&mut self, context: &mut Context<'_>, open: bool) {
+        self.upstream = open;
+        self.update_msix(context);
     }
 
     /// The address ranges that the function decodes now: none while memory decoding is off or the function
@@ -238,7 +246,7 @@ impl Function {
         let enabled = control & layout::MSIX_ENABLE != 0;
         let masked = control & layout::MSIX_FUNCTION_MASK != 0;
         // A message is a memory write: it needs the right to master the bus.
-        let may_write = layout::masters_bus(&self.registers, &self.layout);
+        let may_write = self.upstream && layout::masters_bus(&self.registers, &self.layout);
         msix.gate(enabled, may_write && !masked, &mut context.effects.messages);
     }
 
@@ -256,7 +264,7 @@ impl Function {
     }
 
     fn masters_bus(&self) -> bool {
-        layout::masters_bus(&self.registers, &self.layout)
+        self.upstream && layout::masters_bus(&self.registers, &self.layout)
     }
 }
 

@@ -39,15 +39,9 @@ pub(super) fn build(identity: &Identity) -> Result<(Registers, Layout), Identity
 
 /// A configuration space with a header and nothing else, for a host bridge.
 pub(super) fn header(identity: &Identity) -> Registers {
-    let mut registers = Registers::new();
-    registers.define(0x00, identity.vendor.to_le_bytes());
-    registers.define(0x02, identity.device.to_le_bytes());
-    registers.define(0x08, (identity.class << 8 | u32::from(identity.revision)).to_le_bytes());
+    let mut registers = any_header(identity.vendor, identity.device, identity.class, identity.revision);
     registers.define(0x2c, identity.subsystem_vendor.to_le_bytes());
     registers.define(0x2e, identity.subsystem.to_le_bytes());
-    registers.allow(COMMAND, COMMAND_WRITABLE.to_le_bytes());
-    registers.allow(CACHE_LINE_SIZE, [0xff]);
-    registers.allow(INTERRUPT_LINE, [0xff]);
     for bar in &identity.bars {
         let register = bar_register(bar.index);
         let flags = u32::from(bar.wide) << 2 | u32::from(bar.prefetchable) << 3;
@@ -59,6 +53,18 @@ pub(super) fn header(identity: &Identity) -> Registers {
             registers.allow(register, (mask as u32).to_le_bytes());
         }
     }
+    registers
+}
+
+/// What the headers of functions and of bridges have in common.
+pub(super) fn any_header(vendor: u16, device: u16, class: u32, revision: u8) -> Registers {
+    let mut registers = Registers::new();
+    registers.define(0x00, vendor.to_le_bytes());
+    registers.define(0x02, device.to_le_bytes());
+    registers.define(0x08, (class << 8 | u32::from(revision)).to_le_bytes());
+    registers.allow(COMMAND, COMMAND_WRITABLE.to_le_bytes());
+    registers.allow(CACHE_LINE_SIZE, [0xff]);
+    registers.allow(INTERRUPT_LINE, [0xff]);
     registers
 }
 
@@ -106,7 +112,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn fill_power_management(registers: &mut Registers, capability: usize) {
+pub(super) fn fill_power_management(registers: &mut Registers, capability: usize) {
     registers.define(capability + 2, PM_VERSION.to_le_bytes());
     registers.define(capability + PM_CONTROL, PM_NO_SOFT_RESET.to_le_bytes());
     registers.allow(capability + PM_CONTROL, PM_STATE.to_le_bytes());
@@ -117,11 +123,16 @@ fn fill_express(registers: &mut Registers, capability: usize) {
     registers.define(capability + 0x04, DEVICE_CAPABILITIES.to_le_bytes());
     registers.define(capability + EXPRESS_DEVICE_CONTROL, DEVICE_CONTROL.to_le_bytes());
     registers.allow(capability + EXPRESS_DEVICE_CONTROL, DEVICE_CONTROL_WRITABLE.to_le_bytes());
+    fill_link(registers, capability);
+    registers.define(capability + 0x24, TIMEOUT_DISABLE_SUPPORTED.to_le_bytes());
+    registers.allow(capability + 0x28, TIMEOUT_DISABLE_SUPPORTED.to_le_bytes());
+}
+
+/// The link that a function and the port above it have in common.
+pub(super) fn fill_link(registers: &mut Registers, capability: usize) {
     registers.define(capability + 0x0c, LINK_16GT_X16.to_le_bytes());
     registers.allow(capability + 0x10, LINK_CONTROL_WRITABLE.to_le_bytes());
     registers.define(capability + 0x12, LINK_16GT_X16.to_le_bytes());
-    registers.define(capability + 0x24, TIMEOUT_DISABLE_SUPPORTED.to_le_bytes());
-    registers.allow(capability + 0x28, TIMEOUT_DISABLE_SUPPORTED.to_le_bytes());
     registers.define(capability + 0x2c, LINK_SPEEDS_TO_16GT.to_le_bytes());
     registers.define(capability + 0x30, LINK_TARGET_16GT.to_le_bytes());
 }
@@ -141,24 +152,24 @@ pub(super) const COMMAND_MEMORY: u16 = 1 << 1;
 pub(super) const COMMAND_BUS_MASTER: u16 = 1 << 2;
 /// Memory, bus master, parity response, SERR#, interrupt disable. There is no I/O space to enable.
 const COMMAND_WRITABLE: u16 = 0x0546;
-const STATUS: usize = 0x06;
-const STATUS_CAPABILITIES: u16 = 1 << 4;
+pub(super) const STATUS: usize = 0x06;
+pub(super) const STATUS_CAPABILITIES: u16 = 1 << 4;
 const CACHE_LINE_SIZE: usize = 0x0c;
 pub(super) const HEADER_TYPE: usize = 0x0e;
 pub(super) const HEADER_MULTI_FUNCTION: u8 = 1 << 7;
 pub(super) const BARS: usize = 0x10;
-const CAPABILITIES_POINTER: usize = 0x34;
+pub(super) const CAPABILITIES_POINTER: usize = 0x34;
 const INTERRUPT_LINE: usize = 0x3c;
 
-const POWER_MANAGEMENT: u8 = 0x01;
+pub(super) const POWER_MANAGEMENT: u8 = 0x01;
 const VENDOR: u8 = 0x09;
-const EXPRESS: u8 = 0x10;
+pub(super) const EXPRESS: u8 = 0x10;
 const MSIX: u8 = 0x11;
 
 /// Version 3 of the power management interface; D1, D2 and PME# are not supported.
 const PM_VERSION: u16 = 3;
 pub(super) const PM_CONTROL: usize = 4;
-const PM_STATE: u16 = 3;
+pub(super) const PM_STATE: u16 = 3;
 /// Registers keep their values when the function leaves D3hot.
 const PM_NO_SOFT_RESET: u16 = 1 << 3;
 

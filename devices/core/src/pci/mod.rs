@@ -5,6 +5,7 @@
 //! into messages, and gates its DMA by the bus-master bit. The same function can so sit on the PCIe root
 //! (found by ECAM) or behind Hyper-V's virtual PCI (found by VMBus messages).
 
+mod address;
 mod function;
 mod layout;
 mod msix;
@@ -12,6 +13,7 @@ mod msix;
 mod probe;
 mod registers;
 mod root;
+mod root_port;
 mod windows;
 
 pub use function::{BarRange, Function, IdentityError};

@@ -1,4 +1,6 @@
-//! The root bus: up to 32 devices of 8 functions, a host bridge in slot 00.0, and the ways to reach them.
+//! The root bus: up to 32 devices of 8 functions, a host bridge in slot 00.0, and the ways to reach them. A function
+//! can have a root port in front of it: then the guest finds the port in its slot, and the function alone on the bus
+//! behind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +9,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::address::{Address, CONFIG_ADDRESS, CONFIG_ADDRESS_BITS};
 use super::layout::{HEADER_MULTI_FUNCTION, HEADER_TYPE};
 use super::registers::{Registers, SavedRegisters};
+use super::root_port::RootPort;
 use super::windows::{self, NoSpace, Windows};
 use super::{Bar, Function, Identity, layout};
 use crate::{Context, RestoreError, Time};
@@ -20,6 +24,8 @@ use crate::{Context, RestoreError, Time};
 #[derive(Debug)]
 pub struct Root {
     functions: BTreeMap<Slot, Function>,
+    /// The root ports, by their slots. What is behind each is the function of the same slot.
+    ports: BTreeMap<Slot, RootPort>,
     host_bridge: Registers,
     config_address: u32,
     /// Decoded ranges in ascending order; empty and `stale` after something changed.
@@ -27,7 +33,7 @@ pub struct Root {
     stale: bool,
 }
 
-/// A function's place on the bus.
+/// A function's place: on the root bus, or behind the root port that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot {
     /// Device number, 0 to 31.
@@ -54,10 +60,18 @@ struct Route {
     bar: u8,
 }
 
+/// Whose configuration space an address leads to.
+enum Target {
+    HostBridge,
+    Port(Slot),
+    Function(Slot),
+}
+
 #[derive(Serialize, Deserialize)]
 struct SavedRoot {
     host_bridge: SavedRegisters,
     config_address: u32,
+    ports: BTreeMap<String, SavedRegisters>,
     functions: BTreeMap<String, Value>,
 }
 
@@ -66,6 +80,7 @@ impl Root {
     pub fn new() -> Root {
         Root {
             functions: BTreeMap::new(),
+            ports: BTreeMap::new(),
             host_bridge: layout::header(&HOST_BRIDGE),
             config_address: 0,
             routes: Vec::new(),
@@ -77,21 +92,44 @@ impl Root {
     ///
     /// # Errors
     /// The function itself, unchanged.
-    pub fn insert(&mut self, slot: Slot, function: Function) -> Result<(), Box<Function>> {
+    pub fn insert(&mut self, slot: Slot, mut function: Function) -> Result<(), Box<Function>> {
+        let first = Slot { function: 0, ..slot };
         let valid = slot.device < 32 && slot.function < 8 && slot != Slot::HOST_BRIDGE;
-        let reachable = slot.function == 0 || self.exists(Slot { function: 0, ..slot });
+        let reachable = slot == first || self.exists(first) && !self.ports.contains_key(&first);
         if !valid || !reachable || self.functions.contains_key(&slot) {
             return Err(Box::new(function));
         }
+        function.upstream = self.ports.get(&slot).is_none_or(RootPort::masters_bus);
         self.functions.insert(slot, function);
         self.stale = true;
         Ok(())
     }
 
+    /// Puts a root port into `slot`, in front of the function that is or will be there. Returns whether that can be:
+    /// a port is the only function of its device.
+    pub fn insert_port(&mut self, slot: Slot) -> bool {
+        let others = self.functions.keys().any(|other| other.device == slot.device && *other != slot);
+        let valid = (1..32).contains(&slot.device) && slot.function == 0;
+        if !valid || others || self.ports.contains_key(&slot) {
+            return false;
+        }
+        self.ports.insert(slot, RootPort::new());
+        if let Some(function) = self.functions.get_mut(&slot) {
+            function.upstream = false;
+        }
+        self.stale = true;
+        true
+    }
+
+    /// Whether there is a root port in `slot`.
+    pub fn has_port(&self, slot: Slot) -> bool {
+        self.ports.contains_key(&slot)
+    }
+
     /// The lowest device number with nothing in it, for a new function.
     pub fn free_slot(&self) -> Option<Slot> {
-        let slots = (1..32).map(|device| Slot { device, function: 0 });
-        slots.into_iter().find(|slot| !self.functions.contains_key(slot))
+        let mut slots = (1..32).map(|device| Slot { device, function: 0 });
+        slots.find(|slot| !self.functions.contains_key(slot) && !self.ports.contains_key(slot))
     }
 
     /// Takes the function out of `slot`, after a reset that settles the frames inside.
@@ -117,15 +155,28 @@ impl Root {
         self.functions.iter().map(|(&slot, function)| (slot, function))
     }
 
+    /// Where the functions' doorbells are now, as far as the guest can reach them.
+    pub fn doorbells(&self) -> Vec<u64> {
+        let reachable = |slot: &Slot, address: &u64| match self.ports.get(slot) {
+            Some(port) => port.forwards(&(*address..address.saturating_add(1))),
+            None => true,
+        };
+        let of = |(slot, function): (&Slot, &Function)| {
+            function.doorbells().into_iter().filter(|address| reachable(slot, address)).collect::<Vec<_>>()
+        };
+        self.functions.iter().flat_map(of).collect()
+    }
+
     /// Gives an address to each BAR that has none. Before the first instruction this is all of them, for
-    /// guests that boot without firmware; after a function was added it is that function's.
+    /// guests that boot without firmware; after a function was added it is that function's. Those behind root ports
+    /// are left to the guest, which numbers the buses and opens the ports' windows.
     ///
     /// # Errors
     /// When a window is full.
     pub fn assign_bars(&mut self, windows: &Windows) -> Result<(), NoSpace> {
         let mut taken = Vec::new();
         let mut wanted = Vec::new();
-        for (&slot, function) in &self.functions {
+        for (&slot, function) in self.functions.iter().filter(|(slot, _)| !self.ports.contains_key(slot)) {
             for bar in function.bars() {
                 match function.bar_address(bar) {
                     0 => wanted.push((slot, *bar)),
@@ -148,23 +199,22 @@ impl Root {
 
     /// The guest reads `data.len()` bytes at `offset` of the ECAM region; `data` comes filled with ones.
     pub fn ecam_read(&mut self, offset: u64, data: &mut [u8]) {
-        if let Some((slot, register)) = ecam_target(offset, data.len()) {
-            self.config_read(slot, register, data);
+        if let Some(address) = Address::in_ecam(offset, data.len()) {
+            self.read_register(address, data);
         }
     }
 
     /// The guest writes `data` at `offset` of the ECAM region. Returns the slot written to.
     pub fn ecam_write(&mut self, context: &mut Context<'_>, offset: u64, data: &[u8]) -> Option<Slot> {
-        let (slot, register) = ecam_target(offset, data.len())?;
-        self.config_write(context, slot, register, data)
+        self.write_register(context, Address::in_ecam(offset, data.len())?, data)
     }
 
     /// The guest reads from I/O port `port` in 0xcf8 to 0xcff; `data` comes filled with ones.
     pub fn port_read(&mut self, port: u16, data: &mut [u8]) {
         if port == CONFIG_ADDRESS && data.len() == 4 {
             data.copy_from_slice(&self.config_address.to_le_bytes());
-        } else if let Some((slot, register)) = self.port_target(port, data.len()) {
-            self.config_read(slot, register, data);
+        } else if let Some(address) = Address::by_ports(self.config_address, port, data.len()) {
+            self.read_register(address, data);
         }
     }
 
@@ -174,8 +224,7 @@ impl Root {
             self.config_address = u32::from_le_bytes([a, b, c, d]) & CONFIG_ADDRESS_BITS;
             return None;
         }
-        let (slot, register) = self.port_target(port, data.len())?;
-        self.config_write(context, slot, register, data)
+        self.write_register(context, Address::by_ports(self.config_address, port, data.len())?, data)
     }
 
     /// Which function decodes all of `address..address + length` at the moment.
@@ -229,7 +278,10 @@ impl Root {
             self.host_bridge.reset();
             self.config_address = 0;
         }
-        self.stale = true;
+        if let Some(port) = self.ports.get_mut(&slot) {
+            port.reset();
+        }
+        self.follow_port(context, slot);
     }
 
     /// The whole state as JSON, to be shown or handed to [`Self::restore`].
@@ -238,6 +290,7 @@ impl Root {
         let saved = SavedRoot {
             host_bridge: self.host_bridge.save(),
             config_address: self.config_address,
+            ports: self.ports.iter().map(|(slot, port)| (slot.to_string(), port.save())).collect(),
             functions: functions.collect(),
         };
         serde_json::to_value(saved).unwrap_or(Value::Null)
@@ -252,7 +305,16 @@ impl Root {
         if !self.functions.keys().map(Slot::to_string).eq(saved.functions.keys().cloned()) {
             return Err(RestoreError("the buses have different functions".into()));
         }
+        if !self.ports.keys().map(Slot::to_string).eq(saved.ports.keys().cloned()) {
+            return Err(RestoreError("the buses have different root ports".into()));
+        }
         self.stale = true;
+        for ((slot, port), state) in self.ports.iter_mut().zip(saved.ports.values()) {
+            port.restore(state)?;
+            if let Some(function) = self.functions.get_mut(slot) {
+                function.upstream = port.masters_bus();
+            }
+        }
         for (function, state) in self.functions.values_mut().zip(saved.functions.values()) {
             function.restore(state)?;
         }
@@ -261,16 +323,68 @@ impl Root {
         Ok(())
     }
 
-    /// Software reads `data.len()` bytes at `offset` of the configuration space of `slot`.
-    pub fn config_read(&self, slot: Slot, offset: u16, data: &mut [u8]) {
-        let start = usize::from(offset);
-        if slot == Slot::HOST_BRIDGE {
-            self.host_bridge.read(start, data);
-        } else if let Some(function) = self.functions.get(&slot) {
-            function.config_read(offset, data);
-        } else {
-            return;
+    fn read_register(&self, address: Address, data: &mut [u8]) {
+        let start = usize::from(address.register);
+        match self.target(address) {
+            None => {}
+            Some(Target::HostBridge) => {
+                self.host_bridge.read(start, data);
+                self.tell_of_others(address.slot, start, data);
+            }
+            Some(Target::Port(slot)) => {
+                if let Some(port) = self.ports.get(&slot) {
+                    port.read(start, data);
+                }
+            }
+            Some(Target::Function(slot)) => {
+                if let Some(function) = self.functions.get(&slot) {
+                    function.config_read(address.register, data);
+                    self.tell_of_others(slot, start, data);
+                }
+            }
         }
+    }
+
+    /// Returns the slot of the function that the write may have had an effect on.
+    fn write_register(&mut self, context: &mut Context<'_>, address: Address, data: &[u8]) -> Option<Slot> {
+        match self.target(address)? {
+            Target::HostBridge => {
+                self.host_bridge.write(usize::from(address.register), data);
+                Some(Slot::HOST_BRIDGE)
+            }
+            Target::Port(slot) => {
+                let resets = self.ports.get_mut(&slot)?.write(usize::from(address.register), data);
+                if let Some(function) = self.functions.get_mut(&slot).filter(|_| resets) {
+                    function.reset(context);
+                }
+                self.follow_port(context, slot);
+                Some(slot)
+            }
+            Target::Function(slot) => {
+                let function = self.functions.get_mut(&slot)?;
+                self.stale |= function.config_write(context, address.register, data);
+                Some(slot)
+            }
+        }
+    }
+
+    fn target(&self, Address { bus, slot, .. }: Address) -> Option<Target> {
+        match bus {
+            0 if slot == Slot::HOST_BRIDGE => Some(Target::HostBridge),
+            0 if self.ports.contains_key(&slot) => Some(Target::Port(slot)),
+            0 => Some(Target::Function(slot)),
+            // A link has one device.
+            _ if slot.device != 0 || slot.function != 0 => None,
+            _ => self
+                .ports
+                .iter()
+                .find(|(_, port)| port.bus() == Some(bus))
+                .map(|(&port, _)| Target::Function(port)),
+        }
+    }
+
+    /// Sets the multi-function bit in what was read of the configuration space of `slot` from `start` on.
+    fn tell_of_others(&self, slot: Slot, start: usize, data: &mut [u8]) {
         let header_type = HEADER_TYPE.checked_sub(start).and_then(|position| data.get_mut(position));
         if let Some(header_type) = header_type {
             let others =
@@ -279,51 +393,29 @@ impl Root {
         }
     }
 
-    /// Software writes `data` at `offset` of the configuration space of `slot`. Returns the slot if there is
-    /// something in it.
-    pub fn config_write(
-        &mut self,
-        context: &mut Context<'_>,
-        slot: Slot,
-        offset: u16,
-        data: &[u8],
-    ) -> Option<Slot> {
-        if slot == Slot::HOST_BRIDGE {
-            self.host_bridge.write(usize::from(offset), data);
-            return Some(slot);
+    /// The port in `slot` may have changed: what that means for the function behind.
+    fn follow_port(&mut self, context: &mut Context<'_>, slot: Slot) {
+        self.stale = true;
+        if let (Some(port), Some(function)) = (self.ports.get(&slot), self.functions.get_mut(&slot)) {
+            function.set_upstream(context, port.masters_bus());
         }
-        let function = self.functions.get_mut(&slot)?;
-        self.stale |= function.config_write(context, offset, data);
-        Some(slot)
     }
 
     fn exists(&self, slot: Slot) -> bool {
         slot == Slot::HOST_BRIDGE || self.functions.contains_key(&slot)
     }
 
-    /// Where an access to the data ports leads, by the address port.
-    fn port_target(&self, port: u16, length: usize) -> Option<(Slot, u16)> {
-        let position = port.checked_sub(CONFIG_DATA)?;
-        let address = self.config_address;
-        let enabled = address & CONFIG_ENABLE != 0;
-        let on_this_bus = address >> 16 & 0xff == 0;
-        if !enabled || !on_this_bus || usize::from(position) + length > 4 {
-            return None;
-        }
-        let slot = Slot { device: (address >> 11 & 31) as u8, function: (address >> 8 & 7) as u8 };
-        Some((slot, (address & 0xfc) as u16 + position))
-    }
-
     #[cold]
     fn rebuild_routes(&mut self) {
         self.routes.clear();
         for (&slot, function) in &self.functions {
-            let ranges = function.bar_ranges().into_iter();
-            self.routes.extend(ranges.map(|decoded| Route {
+            let decoded = function.bar_ranges().into_iter().map(|decoded| Route {
                 range: decoded.address..decoded.address + decoded.size,
                 slot,
                 bar: decoded.bar,
-            }));
+            });
+            let port = self.ports.get(&slot);
+            self.routes.extend(decoded.filter(|route| port.is_none_or(|port| port.forwards(&route.range))));
         }
         self.routes.sort_by_key(|route| route.range.start);
         self.stale = false;
@@ -351,17 +443,6 @@ fn window_for<'a>(bar: &Bar, windows: &'a Windows) -> &'a Range<u64> {
     if bar.wide && bar.prefetchable { &windows.high } else { &windows.low }
 }
 
-/// Bus, device, function and register of an ECAM offset; `None` for other buses and accesses that cross a
-/// function's 4 KiB.
-fn ecam_target(offset: u64, length: usize) -> Option<(Slot, u16)> {
-    let register = offset & 0xfff;
-    if offset >> 20 != 0 || register + length as u64 > 0x1000 {
-        return None;
-    }
-    let slot = Slot { device: (offset >> 15 & 31) as u8, function: (offset >> 12 & 7) as u8 };
-    Some((slot, register as u16))
-}
-
 /// A generic PCIe host bridge of Red Hat's virtual devices: no driver or quirk of Linux matches it.
 const HOST_BRIDGE: Identity = Identity {
     vendor: 0x1b36,
@@ -374,11 +455,6 @@ const HOST_BRIDGE: Identity = Identity {
     msix_vectors: 0,
     vendor_capabilities: Vec::new(),
 };
-const CONFIG_ADDRESS: u16 = 0xcf8;
-const CONFIG_DATA: u16 = 0xcfc;
-const CONFIG_ENABLE: u32 = 1 << 31;
-/// Enable, bus, device, function, register; the other bits are reserved.
-const CONFIG_ADDRESS_BITS: u32 = 0x80ff_fffc;
 
 #[cfg(test)]
 #[path = "root_tests.rs"]

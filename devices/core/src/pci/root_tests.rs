@@ -146,10 +146,10 @@ fn a_saved_state_comes_back() {
 proptest! {
     #[test]
     fn no_access_panics(
-        accesses in prop::collection::vec((0_u64..0x20_0000, prop::collection::vec(any::<u8>(), 1..9)), 0..60),
+        accesses in prop::collection::vec((0_u64..0x60_0000, prop::collection::vec(any::<u8>(), 1..9)), 0..60),
     ) {
         let mut bench = Bench::default();
-        let mut root = bus();
+        let mut root = bus_with_port(&mut bench);
         for (offset, mut data) in accesses {
             let port = 0xcf8 + (offset % 8) as u16;
             bench.call(|context| {
@@ -161,4 +161,91 @@ proptest! {
             root.port_read(port, &mut data);
         }
     }
+}
+
+/// The bus with a root port in front of device 1, whose bus is number 5 and whose window is 0xc100_0000.
+fn bus_with_port(bench: &mut Bench) -> Root {
+    let mut root = bus();
+    assert!(root.insert_port(slot(1, 0)));
+    for (register, bytes) in [(0x18, &[0, 5, 5][..]), (0x20, &[0, 0xc1, 0, 0xc1]), (4, &[6])] {
+        bench.call(|context| root.ecam_write(context, ecam(1, 0, register), bytes));
+    }
+    root
+}
+
+#[test]
+fn a_function_behind_a_port_is_alone_on_its_bus() {
+    let mut bench = Bench::default();
+    let mut root = bus_with_port(&mut bench);
+    let behind = |device, function| 5 << 20 | ecam(device, function, 0);
+    assert_eq!(read(&mut root, ecam(1, 0, 0)), 0x000c_1b36, "the port");
+    assert_eq!(read(&mut root, behind(0, 0)), 0x0042_1ae0);
+    for nowhere in [behind(1, 0), behind(0, 1), 6 << 20] {
+        assert_eq!(read(&mut root, nowhere), u32::MAX);
+    }
+    let address = 0x8005_0000_u32;
+    bench.call(|context| root.port_write(context, 0xcf8, &address.to_le_bytes()));
+    let mut data = [0xff; 2];
+    root.port_read(0xcfe, &mut data);
+    assert_eq!(data, [0x42, 0]);
+    assert!(!root.insert_port(slot(1, 0)) && !root.insert_port(slot(2, 0)) && !root.insert_port(slot(0, 0)));
+    root.insert(slot(1, 1), Probe::function()).unwrap_err();
+}
+
+#[test]
+fn a_port_forwards_what_lies_in_its_windows() {
+    let mut bench = Bench::default();
+    let mut root = bus_with_port(&mut bench);
+    let function = 5 << 20;
+    bench.call(|context| root.ecam_write(context, function + 4, &[6]));
+    for (address, reached) in [(0xc100_2000_u32, true), (0xc200_2000, false)] {
+        bench.call(|context| root.ecam_write(context, function + 0x18, &address.to_le_bytes()));
+        let place = reached.then_some(Place { slot: slot(1, 0), bar: 2, offset: 4 });
+        assert_eq!(root.route(u64::from(address) + 4, 4), place);
+    }
+}
+
+#[test]
+fn a_function_masters_the_bus_only_through_an_open_port() {
+    let mut bench = Bench::default();
+    let mut root = bus_with_port(&mut bench);
+    bench.call(|context| root.ecam_write(context, 5 << 20 | 4, &[6]));
+    let mut stores = |root: &mut Root, command: u8| {
+        bench.call(|context| root.ecam_write(context, ecam(1, 0, 4), &[command]));
+        let function = root.function_mut(slot(1, 0)).unwrap();
+        bench.call(|context| function.bar_write(context, 0, 8, &[0, 0x10]));
+        function.device().counters()[0].1 == 1
+    };
+    assert!(stores(&mut root, 6));
+    assert!(!stores(&mut root, 2), "the port's bus mastering is off");
+    assert!(stores(&mut root, 4));
+}
+
+#[test]
+fn a_reset_of_the_bus_behind_a_port_resets_the_function() {
+    let mut bench = Bench::default();
+    let mut root = bus_with_port(&mut bench);
+    let command = 5 << 20 | 4;
+    bench.call(|context| root.ecam_write(context, command, &[6]));
+    bench.call(|context| root.ecam_write(context, ecam(1, 0, 0x3e), &[0x40, 0]));
+    assert_eq!(read(&mut root, command) & 6, 0);
+}
+
+#[test]
+fn a_port_stays_when_its_function_goes_and_its_state_is_saved() {
+    let mut bench = Bench::default();
+    let mut root = bus_with_port(&mut bench);
+    let state = root.save();
+    let mut other = bus();
+    assert!(other.restore(&state).is_err(), "it has no port");
+    assert!(other.insert_port(slot(1, 0)));
+    other.restore(&state).unwrap();
+    assert_eq!(other.save(), state);
+
+    let function = bench.call(|context| root.remove(context, slot(1, 0))).unwrap();
+    assert_eq!(read(&mut root, 5 << 20), u32::MAX);
+    assert_eq!(read(&mut root, ecam(1, 0, 0)), 0x000c_1b36);
+    assert_eq!(root.free_slot(), Some(slot(3, 0)));
+    root.insert(slot(1, 0), function).unwrap();
+    assert_eq!(read(&mut root, 5 << 20), 0x0042_1ae0);
 }

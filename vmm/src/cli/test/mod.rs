@@ -150,7 +150,8 @@ fn page(arguments: &TestArguments, directory: &Path, outcomes: &[Outcome]) -> St
 
 /// The schema of scenario files, with the names that this program knows.
 fn schema() -> scenarios::schema::Schema {
-    let option_names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let option_names =
+        |names: &[&str]| names.iter().chain(&nic::COMMON_OPTIONS).map(|name| (*name).to_owned()).collect();
     scenarios::schema::schema(&scenarios::schema::Names {
         nics: nic::kinds().map(|(kind, options)| (kind.to_owned(), option_names(options))).collect(),
         rules: rules::all().map(|rule| rule.id.to_owned()).collect(),
