@@ -1,12 +1,12 @@
 //! What the device finds out about a frame as it arrives: VLAN tag, checksum verdicts, hash.
 
 use nicvisor_core::Frame;
-use nicvisor_net::parse::{IpVersion, Layers, TransportKind, parse};
+use nicvisor_net::parse::{IpVersion, TransportKind, parse};
 use nicvisor_net::rss::Hash;
-use nicvisor_net::verdict::Verdicts;
 use nicvisor_net::wire::ethertype;
 use serde::{Deserialize, Serialize};
 
+use super::checksums::Checksums;
 use crate::vport::{NO_QUEUE, Steering};
 use crate::wire::completion::{RxFlags, hash_type};
 
@@ -17,6 +17,8 @@ pub(super) struct Arrival {
     pub(super) frame: Frame,
     pub(super) flags: RxFlags,
     pub(super) hash: u32,
+    /// Whether one of its checksums was found wrong, also where the completion has no place to say so.
+    pub(super) bad_checksum: bool,
 }
 
 impl Arrival {
@@ -26,34 +28,16 @@ impl Arrival {
         let hash = steering.hash.hash(&frame.bytes, &layers).filter(|_| steering.rss);
         let in_table = hash.and_then(|hash| steering.hash.queue(hash.value));
         let queue = in_table.filter(|queue| *queue != NO_QUEUE).or(steering.default_queue);
-        let mut flags = verdicts(&frame.bytes, &layers);
+        let Checksums { mut flags, any_wrong } = Checksums::of(&frame.bytes, &layers);
         flags.hash_type = hash.map_or(0, type_of);
         flags.vlan_id = strip_tag(&mut frame.bytes);
-        (Arrival { frame, flags, hash: hash.map_or(0, |hash| hash.value) }, queue)
+        let hash = hash.map_or(0, |hash| hash.value);
+        (Arrival { frame, flags, hash, bad_checksum: any_wrong }, queue)
     }
 
     /// Bytes without the VLAN tag.
     pub(super) fn length(&self) -> u32 {
         self.frame.bytes.len() as u32
-    }
-
-    pub(super) fn has_bad_checksum(&self) -> bool {
-        let RxFlags { iphdr_csum, tcp_csum, udp_csum, .. } = self.flags;
-        [iphdr_csum, tcp_csum, udp_csum].contains(&Some(false))
-    }
-}
-
-/// An IPv6 header has no checksum that could be wrong: Linux takes a transport checksum for right only if the
-/// header's is said to be right too (`mana_en.c`: `mana_rx_skb`).
-fn verdicts(frame: &[u8], layers: &Layers) -> RxFlags {
-    let Verdicts { ip, transport } = Verdicts::of(frame, layers);
-    let version = layers.ip.as_ref().filter(|_| layers.problem.is_none()).map(|ip| ip.version);
-    let kind = layers.transport.map(|transport| transport.kind);
-    RxFlags {
-        iphdr_csum: if version == Some(IpVersion::V6) { Some(true) } else { ip },
-        tcp_csum: transport.filter(|_| kind == Some(TransportKind::Tcp)),
-        udp_csum: transport.filter(|_| kind == Some(TransportKind::Udp)),
-        ..RxFlags::default()
     }
 }
 

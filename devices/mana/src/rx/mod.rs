@@ -1,6 +1,7 @@
 //! Receiving: frames from the link, buffers that the driver posted, completions.
 
 mod arrival;
+mod checksums;
 mod coalesce;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -229,7 +230,7 @@ impl Receiver {
             let written = write(context, &wqe, &arrival.frame.bytes);
             match written {
                 Ok(length) if length == arrival.length() => {
-                    self.counters.bad_checksum += u64::from(arrival.has_bad_checksum());
+                    self.counters.bad_checksum += u64::from(arrival.bad_checksum);
                     vport.statistics.received(&arrival.frame.bytes);
                     self.add(context, config, queues, vport, rq, &arrival, wqe.offset);
                 }

@@ -9,6 +9,7 @@ mod legal;
 mod physical;
 mod queues;
 mod receive;
+mod receive_tunnels;
 mod statistics;
 mod steering;
 mod transmit;
