@@ -29,7 +29,7 @@ impl Mana {
         if send {
             path.transmitter.process(context, &self.config, &mut state.queues, vport, queue);
         } else {
-            path.receiver.ring(context, &self.config, &mut state.queues, vport, queue);
+            path.receiver.deliver(context, &self.config, &mut state.queues, vport, queue);
         }
     }
 

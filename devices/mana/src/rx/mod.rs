@@ -131,18 +131,6 @@ impl Receiver {
         Ok(queue)
     }
 
-    /// The driver posted buffers to receive queue `rq`.
-    pub fn ring(
-        &mut self,
-        context: &mut Context<'_>,
-        config: &Config,
-        queues: &mut Queues,
-        vport: &mut VPort,
-        rq: u32,
-    ) {
-        self.deliver(context, config, queues, vport, rq);
-    }
-
     /// Says that it is done when everything that receive queue `rq` got before is completed.
     pub fn fence(
         &mut self,
@@ -205,8 +193,8 @@ impl Receiver {
         due.into_iter().for_each(|queue| self.announce(context, queues, queue));
     }
 
-    /// Moves frames that wait into the buffers that there are.
-    fn deliver(
+    /// Moves the frames that wait for receive queue `rq` into the buffers that the driver has posted.
+    pub fn deliver(
         &mut self,
         context: &mut Context<'_>,
         config: &Config,
