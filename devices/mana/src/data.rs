@@ -62,6 +62,12 @@ impl Mana {
         }
     }
 
+    /// Whether frames came to a receive queue since its last fence was passed.
+    pub(crate) fn is_unfenced(&self, object: &WorkQueueObject) -> bool {
+        let path = self.state.data.get(usize::from(object.vport));
+        !object.send && path.is_some_and(|path| path.receiver.is_unfenced(object.work_queue))
+    }
+
     /// Drops the frames of a receive queue that is about to be destroyed.
     pub(crate) fn discard_received(&mut self, context: &mut Context<'_>, object: &WorkQueueObject) {
         if let Some(path) = self.state.data.get_mut(usize::from(object.vport)) {

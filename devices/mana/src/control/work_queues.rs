@@ -83,6 +83,11 @@ impl Mana {
                 format!("receive queue {} destroyed while frames are steered to it", object.work_queue);
             context.report(&rules::OBJECT_IN_USE, message, |finding| finding.descriptor = request.bytes());
         }
+        if self.is_unfenced(&object) {
+            let message =
+                format!("receive queue {} destroyed without a fence after its frames", object.work_queue);
+            context.report(&rules::RX_FENCE, message, |finding| finding.descriptor = request.bytes());
+        }
         self.remove_work_queue_object(context, handle);
         Ok(Answer::done())
     }

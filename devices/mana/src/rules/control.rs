@@ -57,6 +57,10 @@ rules! {
         "An object is destroyed after everything that uses it"
         "The device goes on using what the driver is about to free."
         "mana_en.c: mana_dealloc_queues; gdma_main.c: mana_gd_destroy_queue";
+    RX_FENCE Note "mana-rx-fence"
+        "A receive queue that frames came to is fenced before it is destroyed, unless fences fail"
+        "Completions of its frames may still be on their way to memory that the driver frees."
+        "mana_en.c: mana_fence_rq, mana_dealloc_queues";
     DEVICE_LEFTOVER Error "mana-device-leftover"
         "No queue of a device exists when it is deregistered"
         "The device goes on reading and writing memory that the driver is about to free."

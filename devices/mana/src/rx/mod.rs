@@ -4,7 +4,7 @@ mod arrival;
 mod checksums;
 mod coalesce;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nicvisor_core::{Context, DropReason, Duration, Fate, Frame, FrameId, Time};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub struct Receiver {
     waiting: BTreeMap<u32, VecDeque<Waiting>>,
     /// Packets that are not announced yet, by receive queue.
     unannounced: BTreeMap<u32, Unannounced>,
+    /// Receive queues with buffers that were used since their last fence.
+    unfenced: BTreeSet<u32>,
     /// Bytes of the frames that wait.
     memory_used: u32,
     /// What became of frames.
@@ -148,6 +150,11 @@ impl Receiver {
         self.deliver(context, config, queues, vport, rq);
     }
 
+    /// Whether frames came to receive queue `rq` since its last fence was passed.
+    pub fn is_unfenced(&self, rq: u32) -> bool {
+        self.unfenced.contains(&rq)
+    }
+
     /// Drops the frames that wait for buffers: the vPort does not receive any more. Fences wait for nothing then.
     pub fn stop(&mut self, context: &mut Context<'_>, queues: &mut Queues) {
         self.memory_used = 0;
@@ -165,6 +172,7 @@ impl Receiver {
 
     /// Drops everything that is meant for receive queue `rq`, which is about to be destroyed.
     pub fn discard(&mut self, context: &mut Context<'_>, rq: u32) {
+        self.unfenced.remove(&rq);
         for waiting in self.waiting.remove(&rq).unwrap_or_default() {
             let Some(arrival) = waiting.arrival() else { continue };
             self.memory_used = self.memory_used.saturating_sub(arrival.length());
@@ -178,6 +186,7 @@ impl Receiver {
     /// Drops everything.
     pub fn reset(&mut self, context: &mut Context<'_>) {
         let queues: Vec<u32> = self.waiting.keys().chain(self.unannounced.keys()).copied().collect();
+        self.unfenced.clear();
         queues.into_iter().for_each(|queue| self.discard(context, queue));
     }
 
@@ -213,6 +222,7 @@ impl Receiver {
             let name = queue.name();
             let Some(Waiting::Frame(arrival)) = waiting.pop_front() else { return };
             self.memory_used = self.memory_used.saturating_sub(arrival.length());
+            self.unfenced.insert(rq);
             let earlier = context.findings();
             check_entry(context, &name, &wqe);
             let written = write(context, &wqe, &arrival.frame.bytes);
@@ -235,6 +245,7 @@ impl Receiver {
 
     fn pass_fence(&mut self, context: &mut Context<'_>, queues: &mut Queues, rq: u32) {
         self.announce(context, queues, rq);
+        self.unfenced.remove(&rq);
         let fence = RxCompletion { kind: CqeType::RxObjectFence as u8, ..RxCompletion::default() };
         self.complete(context, queues, rq, &fence);
     }

@@ -295,15 +295,10 @@ impl Driver {
             self.give_back(RequestType::DeregisterFilter, filter);
         }
         self.steer(index, false, Coalescing::Off);
+        (0..self.ports[index].receive.len()).for_each(|queue| self.fence(index, queue));
         let Some(port) = self.ports.pop() else { return };
-        let objects = port.send.iter().map(|queue| (queue_type::SQ, queue.object));
-        let objects: Vec<_> =
-            objects.chain(port.receive.iter().map(|queue| (queue_type::RQ, queue.object))).collect();
-        for (kind, object) in objects {
-            let destroy =
-                DestroyWqObject { wq_type: kind.into(), reserved: 0.into(), wq_obj_handle: object.into() };
-            assert_eq!(self.request(RequestType::DestroyWqObj, 1, &destroy).status, 0);
-        }
+        port.send.iter().for_each(|queue| self.destroy_queue(true, queue.object));
+        port.receive.iter().for_each(|queue| self.destroy_queue(false, queue.object));
         for events in &port.events {
             let disable = DisableQueue {
                 r#type: queue_type::EQ.into(),
@@ -318,6 +313,16 @@ impl Driver {
         if self.ports.is_empty() {
             assert_eq!(self.request(RequestType::DeregisterDevice, 1, &[0_u8; 0]).status, 0);
         }
+    }
+
+    /// Destroys a send or receive queue with its completion queue.
+    ///
+    /// # Panics
+    /// When the request fails.
+    pub fn destroy_queue(&mut self, send: bool, object: u64) {
+        let wq_type = if send { queue_type::SQ } else { queue_type::RQ }.into();
+        let destroy = DestroyWqObject { wq_type, reserved: 0.into(), wq_obj_handle: object.into() };
+        assert_eq!(self.request(RequestType::DestroyWqObj, 1, &destroy).status, 0);
     }
 
     fn give_back(&mut self, kind: RequestType, handle: u64) {

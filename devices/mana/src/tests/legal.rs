@@ -89,6 +89,14 @@ impl Tally {
         self.left += effects.frames.iter().map(|(_, frame)| payload(&frame.bytes)).sum::<u64>();
     }
 
+    /// Takes the vPort apart, once everything that it got is completed.
+    fn close(&mut self, driver: &mut Driver) {
+        driver.steer(0, false, Coalescing::Off);
+        (0..QUEUES).for_each(|queue| driver.fence(0, queue));
+        self.drain(driver);
+        driver.close();
+    }
+
     /// Takes everything that the device completed.
     fn drain(&mut self, driver: &mut Driver) {
         for queue in 0..QUEUES {
@@ -127,8 +135,7 @@ fn perform(driver: &mut Driver, setup: Setup, act: Act, tally: &mut Tally) {
         Act::TestEvent(queue) => _ = driver.test_event(0, queue),
         Act::Time(nanoseconds) => driver.harness.advance(std::time::Duration::from_nanos(nanoseconds)),
         Act::Reopen => {
-            tally.drain(driver);
-            driver.close();
+            tally.close(driver);
             driver.open(setup);
         }
         Act::Restore => {
@@ -183,8 +190,7 @@ proptest! {
             perform(&mut driver, setup, act, &mut tally);
             tally.settle(&mut driver);
         }
-        tally.drain(&mut driver);
-        driver.close();
+        tally.close(&mut driver);
         prop_assert!(driver.channel.destroy(&mut driver.harness));
         tally.settle(&mut driver);
         tally.assert_balanced();

@@ -1,6 +1,6 @@
 //! Where received frames go: what is refused, and what is left when it changes.
 
-use nicvisor_core::{DropReason, Fate};
+use nicvisor_core::{Device, DropReason, Fate};
 use nicvisor_net::parse::IpVersion;
 use nicvisor_net::testing::Packet;
 use zerocopy::IntoBytes;
@@ -8,7 +8,7 @@ use zerocopy::little_endian::U64;
 
 use super::{RECEIVER, assert_clean, broken, config, open_with};
 use crate::Config;
-use crate::testing::{Driver, Setup};
+use crate::testing::{Channel, Driver, Setup};
 use crate::vport::Coalescing;
 use crate::wire::mana_requests::{ConfigRxSteering, HASH_KEY_SIZE};
 use crate::wire::{RequestType, Status};
@@ -124,4 +124,36 @@ fn a_fence_is_passed_when_the_frames_before_it_are_dropped() {
     driver.steer(0, false, Coalescing::Off);
     driver.received(0, 0);
     assert_eq!(driver.ports[0].receive[0].fences, 8, "no more than these stand in line");
+}
+
+#[test]
+fn a_receive_queue_is_fenced_between_its_last_frame_and_its_end() {
+    let unfenced = &["mana-rx-fence"][..];
+    for (acts, expected) in
+        [("", &[][..]), ("f", &[]), ("a", unfenced), ("af", &[]), ("afa", unfenced), ("afaf", &[])]
+    {
+        let mut driver = open_with(config(RECEIVER), Setup { queues: 1, ..Setup::default() });
+        for (id, act) in (1..).zip(acts.chars()) {
+            match act {
+                'a' => driver.harness.arrive(0, id, Packet::new(IpVersion::V4, 100).build()),
+                _ => driver.fence(0, 0),
+            }
+        }
+        driver.steer(0, false, Coalescing::Off);
+        let object = driver.ports[0].receive[0].object;
+        driver.destroy_queue(false, object);
+        assert_eq!(broken(&driver.effects()), expected, "{acts}");
+    }
+}
+
+#[test]
+fn a_reset_asks_for_no_fence() {
+    let mut driver = open_with(config(RECEIVER), Setup { queues: 1, ..Setup::default() });
+    driver.harness.arrive(0, 1, Packet::new(IpVersion::V4, 100).build());
+    driver.harness.call(|device, context| device.reset(context));
+    driver.channel = Channel::establish(&mut driver.harness);
+    driver.ports.clear();
+    driver.open(Setup { queues: 1, ..Setup::default() });
+    driver.close();
+    assert_clean(&driver.effects());
 }
