@@ -31,6 +31,8 @@ pub struct Channel {
     other_side: [u32; 2],
     request_buffer: u64,
     response_buffer: u64,
+    /// Bytes of the buffers that are posted for responses from now on.
+    pub response_room: u32,
     shared_memory: u64,
     doorbells: u64,
     /// Kinds of the events since they were last taken that announce no completion.
@@ -86,6 +88,7 @@ impl Channel {
             other_side: [0; 2],
             request_buffer,
             response_buffer,
+            response_room: PAGE,
             shared_memory,
             doorbells,
             other_events: Vec::new(),
@@ -128,7 +131,7 @@ impl Channel {
 
     fn post_buffer(&mut self, harness: &mut Harness<Mana>) {
         let header = WqeHeader { num_sge: 1, inline_oob_size: 8, ..WqeHeader::default() };
-        let sge = self.sge(self.response_buffer, PAGE);
+        let sge = self.sge(self.response_buffer, self.response_room);
         let entry = [&header.encode()[..], &[0; 8], sge.as_bytes()].concat();
         self.receive.push(&harness.bench.dma(), &entry);
         let doorbell = self.receive.doorbell();

@@ -11,7 +11,7 @@ use crate::Mana;
 use crate::config::FunctionKind;
 use crate::testing::{Driver, header_of};
 use crate::wire::RequestType;
-use crate::wire::gdma_requests::RequestHeader;
+use crate::wire::gdma_requests::{MaxResourcesResponse, RequestHeader, ResponseHeader};
 use crate::wire::hwc::{EVENT_INIT_DATA, EVENT_RNIC_QP_FATAL, type_data};
 use crate::wire::shared_memory::{DESTROY, Establish, Header, request};
 
@@ -47,6 +47,23 @@ fn a_response_needs_a_buffer() {
     let message = header_of(RequestType::QueryMaxResources as u32, 40);
     assert_eq!(driver.channel.exchange(&mut driver.harness, message.as_bytes()), None);
     assert_eq!(broken(&driver.effects()), ["mana-hwc-receive"]);
+}
+
+#[test]
+fn a_response_needs_a_buffer_that_it_fits_into() {
+    let mut driver = Driver::new(config(MAC)).unwrap();
+    driver.register();
+    driver.effects();
+    let message = header_of(RequestType::QueryMaxResources as u32, 40);
+    let length = size_of::<ResponseHeader>() + size_of::<MaxResourcesResponse>();
+    for (room, expected) in [(length as u32, &[][..]), (length as u32 - 1, &["mana-hwc-receive"])] {
+        // The buffer for the next response is posted after this one.
+        driver.channel.response_room = room;
+        assert_eq!(driver.request(RequestType::QueryMaxResources, 1, &NOTHING).status, 0);
+        let response = driver.channel.exchange(&mut driver.harness, message.as_bytes());
+        assert_eq!(response.is_some(), expected.is_empty());
+        assert_eq!(broken(&driver.effects()), expected);
+    }
 }
 
 #[test]
