@@ -32,4 +32,4 @@ pub use model::Scenario;
 pub use outcome::{Check, Outcome, Tally, Verdict};
 pub use runner::{Progress, run};
 pub use source::{LoadError, Mistake, Sources};
-pub use vocabulary::{KnownDevice, LINK_COUNTERS, Vocabulary};
+pub use vocabulary::{KnownDevice, Vocabulary};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nicvisor_core::Time;
 use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState};
+use nicvisor_net::stats::PORT_COUNTERS;
 use toml::Spanned;
 
 use crate::check::unknown;
@@ -141,7 +142,7 @@ impl Vocabulary {
             known.counters.iter().map(move |counter| format!("{device}.{counter}"))
         });
         let of_links =
-            self.ports.iter().flat_map(|port| LINK_COUNTERS.map(|counter| format!("link.{port}.{counter}")));
+            self.ports.iter().flat_map(|port| PORT_COUNTERS.map(|counter| format!("link.{port}.{counter}")));
         let known: Vec<String> = of_devices.chain(of_links).collect();
         match known.iter().any(|counter| matches(pattern, counter)) {
             true => Ok(()),
@@ -180,9 +181,6 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         .and_then(|rest| rest.strip_suffix(after))
         .is_some_and(|middle| !middle.is_empty() && middle.bytes().all(|byte| byte.is_ascii_digit()))
 }
-
-/// What is counted at every port of a link.
-pub const LINK_COUNTERS: [&str; 4] = ["sent_frames", "sent_bytes", "received_frames", "received_bytes"];
 
 #[cfg(test)]
 mod tests {

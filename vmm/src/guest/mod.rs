@@ -398,10 +398,8 @@ fn link_counters(network: &Network) -> Vec<(String, u64)> {
     for port in network.ports() {
         let Some(traffic) = network.counters(port) else { continue };
         let name = network.port_name(port);
-        let values =
-            [traffic.sent_frames, traffic.sent_bytes, traffic.received_frames, traffic.received_bytes];
-        let named = scenarios::LINK_COUNTERS.iter().zip(values);
-        counters.extend(named.map(|(counter, value)| (format!("link.{name}.{counter}"), value)));
+        let named = traffic.list().map(|(counter, value)| (format!("link.{name}.{counter}"), value));
+        counters.extend(named);
     }
     counters
 }

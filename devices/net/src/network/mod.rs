@@ -352,7 +352,7 @@ impl Medium for Network {
             self.ledger.settle(id, &Fate::Dropped(NO_PORT));
             return Injected { id, findings: Vec::new(), dropped: Some(NO_PORT) };
         };
-        sender.counters.sent(frame.bytes.len());
+        sender.counters.sent(&frame.bytes);
         let mtu = self.links[sender.link.0 as usize].config.mtu;
         let findings = self.check(&frame, mtu, now);
         let dropped = match self.refusal(port, &frame.bytes, mtu) {
