@@ -1,5 +1,9 @@
 //! Support for testing device models without a guest: a piece of memory, a clock and the effects of the last
-//! call; and a device in such a machine. Used by every device crate's tests, benches and fuzz targets.
+//! call; a device in such a machine; and the rings that a driver shares with it. Used by every device crate's tests, benches and fuzz targets.
+
+mod rings;
+
+pub use rings::{Piece, PostedRing, RingMemory, WrittenRing};
 
 use std::ops::Range;
 

@@ -303,7 +303,7 @@ impl Driver {
     pub fn post(&mut self, queue: usize, count: u16) {
         let ring = &mut self.rx[queue];
         if ring.post(&self.harness.bench.dma(), count) != 0 {
-            let (doorbell, tail) = (ring.doorbell, ring.tail);
+            let (doorbell, tail) = (ring.doorbell, ring.tail());
             self.ring(doorbell, tail.into());
         }
     }
@@ -346,7 +346,7 @@ impl Driver {
             descriptors.push(descriptor.encode());
         }
         let ring = &mut self.tx[queue];
-        let last = (ring.tail + descriptors.len() as u16 - 1) & (ring.size - 1);
+        let last = (ring.tail() + descriptors.len() as u16 - 1) & (ring.size - 1);
         if last.wrapping_sub(self.last_report) & (ring.size - 1) >= 32
             && let Some(descriptor) = descriptors.last_mut()
         {
@@ -356,7 +356,7 @@ impl Driver {
         for descriptor in &descriptors {
             ring.push(&self.harness.bench.dma(), descriptor);
         }
-        let (doorbell, tail) = (ring.doorbell, ring.tail);
+        let (doorbell, tail) = (ring.doorbell, ring.tail());
         self.ring(doorbell, tail.into());
         tag
     }

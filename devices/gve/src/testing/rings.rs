@@ -1,6 +1,8 @@
 //! The driver's side of descriptor and completion rings.
 
 use nicvisor_core::Dma;
+use nicvisor_core::testing::{Piece, PostedRing, WrittenRing};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::wire::rx::{BUFFER_DESCRIPTOR_SIZE, BufferDescriptor, COMPLETION_SIZE, Completion};
 use crate::wire::tx::{self, DESCRIPTOR_SIZE, RawDescriptor};
@@ -10,16 +12,10 @@ use crate::wire::tx::{self, DESCRIPTOR_SIZE, RawDescriptor};
 pub struct TxRing {
     /// Doorbell index.
     pub doorbell: u32,
-    /// Address of the descriptor ring.
-    pub ring: u64,
-    /// Address of the completion ring.
-    pub completions: u64,
     /// Entries of each.
     pub size: u16,
-    /// Where the next descriptor goes.
-    pub tail: u16,
-    head: u16,
-    generation: bool,
+    descriptors: PostedRing<Piece>,
+    completions: WrittenRing<Piece>,
 }
 
 /// What a TX completion says.
@@ -36,9 +32,24 @@ pub enum Completed {
 }
 
 impl TxRing {
-    /// Rings of `size` entries, cleared by the caller.
+    /// Rings of `size` entries at these addresses, cleared by the caller.
     pub fn new(doorbell: u32, ring: u64, completions: u64, size: u16) -> TxRing {
-        TxRing { doorbell, ring, completions, size, tail: 0, head: 0, generation: true }
+        TxRing {
+            doorbell,
+            size,
+            descriptors: PostedRing::new(piece(ring, size, DESCRIPTOR_SIZE), DESCRIPTOR_SIZE as u32),
+            completions: WrittenRing::new(piece(completions, size, tx::COMPLETION_SIZE)),
+        }
+    }
+
+    /// Address of the descriptor ring.
+    pub fn ring(&self) -> u64 {
+        self.descriptors.memory().address
+    }
+
+    /// Where the next descriptor goes.
+    pub fn tail(&self) -> u16 {
+        self.descriptors.tail() as u16
     }
 
     /// Puts a descriptor behind the last.
@@ -46,9 +57,7 @@ impl TxRing {
     /// # Panics
     /// When the ring is not in memory.
     pub fn push(&mut self, dma: &Dma<'_>, descriptor: &RawDescriptor) {
-        let address = self.ring + u64::from(self.tail) * DESCRIPTOR_SIZE as u64;
-        dma.write(address, descriptor).expect("ring in memory");
-        self.tail = (self.tail + 1) & (self.size - 1);
+        self.descriptors.push(dma, descriptor);
     }
 
     /// Takes the next completion, if the device has written one.
@@ -56,13 +65,10 @@ impl TxRing {
     /// # Panics
     /// When the ring is not in memory or the completion is of an unknown type.
     pub fn pop(&mut self, dma: &Dma<'_>) -> Option<Completed> {
-        let address = self.completions + u64::from(self.head) * tx::COMPLETION_SIZE as u64;
-        let completion: tx::Completion = dma.read_object(address).expect("ring in memory");
-        if completion.generation() != self.generation {
-            return None;
-        }
-        self.head = (self.head + 1) & (self.size - 1);
-        self.generation ^= self.head == 0;
+        let decode =
+            |raw: &[u8; tx::COMPLETION_SIZE]| tx::Completion::read_from_bytes(raw).expect("as many bytes");
+        let is_new = |raw: &_, round| decode(raw).generation() == generation(round);
+        let completion = decode(&self.completions.next(dma, is_new)?);
         match completion.kind() {
             1 => Some(Completed::Miss(completion.value())),
             2 => Some(Completed::Packet(completion.value())),
@@ -78,20 +84,15 @@ impl TxRing {
 pub struct RxRing {
     /// Doorbell index.
     pub doorbell: u32,
-    /// Address of the buffer ring.
-    pub ring: u64,
-    /// Address of the completion ring.
-    pub completions: u64,
     /// Entries of each.
     pub size: u16,
     /// Address of the first buffer.
     pub buffers: u64,
     /// Bytes of each.
     pub buffer_size: u16,
-    /// Where the next buffer goes.
-    pub tail: u16,
-    head: u16,
-    generation: bool,
+    descriptors: PostedRing<Piece>,
+    completions: WrittenRing<Piece>,
+    /// Which buffers the device has.
     posted: Vec<bool>,
 }
 
@@ -118,16 +119,26 @@ impl RxRing {
     ) -> RxRing {
         RxRing {
             doorbell,
-            ring,
-            completions,
             size,
             buffers,
             buffer_size,
-            tail: 0,
-            head: 0,
-            generation: true,
+            descriptors: PostedRing::new(
+                piece(ring, size, BUFFER_DESCRIPTOR_SIZE),
+                BUFFER_DESCRIPTOR_SIZE as u32,
+            ),
+            completions: WrittenRing::new(piece(completions, size, COMPLETION_SIZE)),
             posted: vec![false; size.into()],
         }
+    }
+
+    /// Address of the buffer ring.
+    pub fn ring(&self) -> u64 {
+        self.descriptors.memory().address
+    }
+
+    /// Where the next buffer goes.
+    pub fn tail(&self) -> u16 {
+        self.descriptors.tail() as u16
     }
 
     fn buffer(&self, id: u16) -> u64 {
@@ -151,10 +162,8 @@ impl RxRing {
                 header_buf_addr: 0.into(),
                 reserved2: 0.into(),
             };
-            let address = self.ring + u64::from(self.tail) * BUFFER_DESCRIPTOR_SIZE as u64;
-            dma.write_object(address, &descriptor).expect("ring in memory");
+            self.descriptors.push(dma, descriptor.as_bytes());
             self.posted[usize::from(*id)] = true;
-            self.tail = (self.tail + 1) & (self.size - 1);
         }
         ids.len() as u16
     }
@@ -166,16 +175,12 @@ impl RxRing {
     pub fn pop(&mut self, dma: &Dma<'_>) -> Option<Received> {
         let mut bytes = Vec::new();
         for buffers in 1.. {
-            let address = self.completions + u64::from(self.head) * COMPLETION_SIZE as u64;
-            let mut raw = [0; COMPLETION_SIZE];
-            dma.read(address, &mut raw).expect("ring in memory");
-            let completion = Completion::decode(&raw);
-            if completion.generation != self.generation {
+            let is_new = |raw: &_, round| Completion::decode(raw).generation == generation(round);
+            let Some(raw) = self.completions.next(dma, is_new) else {
                 assert!(bytes.is_empty(), "the last completions are of half a packet");
                 return None;
-            }
-            self.head = (self.head + 1) & (self.size - 1);
-            self.generation ^= self.head == 0;
+            };
+            let completion = Completion::decode(&raw);
             let posted = &mut self.posted[usize::from(completion.buf_id)];
             assert!(std::mem::replace(posted, false), "buffer {} completed twice", completion.buf_id);
             let mut part = vec![0; completion.packet_len.into()];
@@ -187,4 +192,13 @@ impl RxRing {
         }
         None
     }
+}
+
+fn piece(address: u64, entries: u16, size: usize) -> Piece {
+    Piece { address, length: u32::from(entries) * size as u32 }
+}
+
+/// The generation bit of what the device writes in that round.
+fn generation(round: u32) -> bool {
+    round.is_multiple_of(2)
 }

@@ -65,7 +65,7 @@ fn perform(driver: &mut Driver, act: Act, id: u64) {
         Act::Doorbell(index, value) => driver.ring(index, value),
         Act::Descriptors(rx, raw) => {
             let Some(ring) = driver.tx.first() else { return };
-            let address = if rx { driver.rx[0].ring } else { ring.ring };
+            let address = if rx { driver.rx[0].ring() } else { ring.ring() };
             driver.harness.bench.dma().write(address, raw.as_flattened()).unwrap();
             let (tx, rx, count) = (ring.doorbell, driver.rx[0].doorbell, raw.len() as u32);
             driver.ring(tx, count);

@@ -78,7 +78,7 @@ fn completions_keep_their_generation_over_many_rounds() {
                     packets += 1;
                 }
                 Completed::Descriptors(head) => {
-                    assert_eq!(head, driver.tx[0].tail);
+                    assert_eq!(head, driver.tx[0].tail());
                     descriptors += 1;
                 }
                 other => panic!("{other:?}"),

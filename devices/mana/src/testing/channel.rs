@@ -187,7 +187,7 @@ impl Channel {
         self.send.push(&harness.bench.dma(), &entry);
         let doorbell = self.send.doorbell();
         self.ring(harness, self.doorbell_page, doorbell);
-        self.send.tail = self.send.head;
+        self.send.tail = self.send.head();
         self.collect(harness)
     }
 
@@ -203,7 +203,7 @@ impl Channel {
             if completion.is_send {
                 continue;
             }
-            self.receive.tail = self.receive.head;
+            self.receive.tail = self.receive.head();
             let (oob, _) = RxOob::read_from_prefix(&completion.payload).expect("60 bytes");
             let mut bytes = vec![0; oob.tx_oob_data_size.get().min(PAGE) as usize];
             harness.bench.dma().read(self.response_buffer, &mut bytes).expect("in memory");

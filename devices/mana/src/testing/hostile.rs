@@ -89,7 +89,7 @@ fn receive_entries(driver: &mut Driver, input: &[u8]) {
     let mac = driver.ports[0].mac;
     for (id, chunk) in (1..).zip(input.chunks(ENTRY)) {
         let receive = &mut driver.ports[0].receive[0].work;
-        receive.tail = receive.head;
+        receive.tail = receive.head();
         let mut entry = chunk.to_vec();
         entry.resize(ENTRY, 0);
         receive.push(&driver.harness.bench.dma(), &entry);

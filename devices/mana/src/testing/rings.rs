@@ -1,6 +1,7 @@
 //! The driver's side of rings.
 
-use nicvisor_core::Dma;
+use nicvisor_core::testing::{PostedRing, RingMemory, WrittenRing};
+use nicvisor_core::{Dma, DmaError};
 
 use crate::queue::QueueMemory;
 use crate::wire::OWNER_MASK;
@@ -9,6 +10,20 @@ use crate::wire::doorbell::Doorbell;
 use crate::wire::eqe::{self, Eqe};
 use crate::wire::wqe::BASIC_UNIT;
 
+impl RingMemory for QueueMemory {
+    fn length(&self) -> u32 {
+        self.length()
+    }
+
+    fn read(&self, dma: &Dma<'_>, offset: u32, bytes: &mut [u8]) -> Result<(), DmaError> {
+        self.read(dma, offset, bytes)
+    }
+
+    fn write(&self, dma: &Dma<'_>, offset: u32, bytes: &[u8]) -> Result<(), DmaError> {
+        self.write(dma, offset, bytes)
+    }
+}
+
 /// A ring that the device writes: completions or events.
 #[derive(Clone, Debug)]
 pub struct EntryRing {
@@ -16,18 +31,13 @@ pub struct EntryRing {
     pub id: u32,
     /// Whether it is an event queue.
     pub event: bool,
-    memory: QueueMemory,
-    entries: u32,
-    /// Entries ever consumed, from one round on.
-    head: u32,
+    ring: WrittenRing<QueueMemory>,
 }
 
 impl EntryRing {
     /// A ring over memory that holds zeroes.
     pub fn new(id: u32, event: bool, memory: QueueMemory) -> EntryRing {
-        let size = if event { eqe::SIZE } else { cqe::SIZE };
-        let entries = memory.length() / size as u32;
-        EntryRing { id, event, memory, entries, head: entries }
+        EntryRing { id, event, ring: WrittenRing::new(memory) }
     }
 
     /// Takes the next completion, if the device has written one.
@@ -35,10 +45,10 @@ impl EntryRing {
     /// # Panics
     /// When the ring is not in memory or has overflowed.
     pub fn completion(&mut self, dma: &Dma<'_>) -> Option<Cqe> {
-        let mut raw = [0; cqe::SIZE];
-        self.read(dma, &mut raw);
-        let cqe = Cqe::decode(&raw);
-        self.take(cqe.owner).then_some(cqe)
+        let id = self.id;
+        let raw: [u8; cqe::SIZE] =
+            self.ring.next(dma, |raw, round| is_new(id, Cqe::decode(raw).owner, round))?;
+        Some(Cqe::decode(&raw))
     }
 
     /// Takes the next event, if the device has written one.
@@ -46,33 +56,29 @@ impl EntryRing {
     /// # Panics
     /// As [`Self::completion`].
     pub fn event(&mut self, dma: &Dma<'_>) -> Option<Eqe> {
-        let mut raw = [0; eqe::SIZE];
-        self.read(dma, &mut raw);
-        let eqe = Eqe::decode(&raw);
-        self.take(eqe.owner).then_some(eqe)
-    }
-
-    fn read(&self, dma: &Dma<'_>, raw: &mut [u8]) {
-        let offset = self.head % self.entries * raw.len() as u32;
-        self.memory.read(dma, offset, raw).expect("ring in memory");
-    }
-
-    /// Whether an entry with these owner bits is new.
-    fn take(&mut self, owner: u8) -> bool {
-        let round = self.head / self.entries;
-        if owner == round.wrapping_sub(1) as u8 & OWNER_MASK {
-            return false;
-        }
-        assert_eq!(owner, round as u8 & OWNER_MASK, "overflow of queue {}", self.id);
-        self.head += 1;
-        true
+        let id = self.id;
+        let raw: [u8; eqe::SIZE] =
+            self.ring.next(dma, |raw, round| is_new(id, Eqe::decode(raw).owner, round))?;
+        Some(Eqe::decode(&raw))
     }
 
     /// The doorbell that says what was consumed.
     pub fn doorbell(&self, arm: bool) -> Doorbell {
-        let tail = self.head % (self.entries << OWNER_MASK.count_ones());
+        let size = if self.event { eqe::SIZE } else { cqe::SIZE };
+        let entries = self.ring.memory().length() / size as u32;
+        // Linux counts from one round on.
+        let tail = (self.ring.taken() + entries) % (entries << OWNER_MASK.count_ones());
         Doorbell::Consumed { event: self.event, id: self.id, tail, arm }
     }
+}
+
+/// Whether an entry of queue `id` with these owner bits is new in that round; the zeroes of new memory are round 0's.
+fn is_new(id: u32, owner: u8, round: u32) -> bool {
+    if owner == round as u8 & OWNER_MASK {
+        return false;
+    }
+    assert_eq!(owner, round.wrapping_add(1) as u8 & OWNER_MASK, "overflow of queue {id}");
+    true
 }
 
 /// A ring that the driver writes: a work queue.
@@ -82,9 +88,7 @@ pub struct WorkRing {
     pub id: u32,
     /// Whether it is a send queue.
     pub send: bool,
-    memory: QueueMemory,
-    /// Bytes ever posted.
-    pub head: u32,
+    ring: PostedRing<QueueMemory>,
     /// Bytes ever completed.
     pub tail: u32,
 }
@@ -92,12 +96,17 @@ pub struct WorkRing {
 impl WorkRing {
     /// An empty ring.
     pub fn new(id: u32, send: bool, memory: QueueMemory) -> WorkRing {
-        WorkRing { id, send, memory, head: 0, tail: 0 }
+        WorkRing { id, send, ring: PostedRing::new(memory, 1), tail: 0 }
+    }
+
+    /// Bytes ever posted.
+    pub fn head(&self) -> u32 {
+        self.ring.posted()
     }
 
     /// Bytes that can be posted.
     pub fn room(&self) -> u32 {
-        self.memory.length() - self.head.wrapping_sub(self.tail)
+        self.ring.memory().length() - self.head().wrapping_sub(self.tail)
     }
 
     /// Posts an entry.
@@ -106,12 +115,11 @@ impl WorkRing {
     /// When there is no room, the entry is no multiple of the basic unit, or the ring is not in memory.
     pub fn push(&mut self, dma: &Dma<'_>, entry: &[u8]) {
         assert!(entry.len() as u32 <= self.room() && entry.len().is_multiple_of(BASIC_UNIT));
-        self.memory.write(dma, self.head, entry).expect("ring in memory");
-        self.head = self.head.wrapping_add(entry.len() as u32);
+        self.ring.push(dma, entry);
     }
 
     /// The doorbell that says what was posted.
     pub fn doorbell(&self) -> Doorbell {
-        Doorbell::Work { send: self.send, id: self.id, wqe_count: 0, tail: self.head }
+        Doorbell::Work { send: self.send, id: self.id, wqe_count: 0, tail: self.head() }
     }
 }
