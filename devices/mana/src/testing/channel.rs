@@ -71,9 +71,7 @@ impl Channel {
         let [event_queue, completion_queue, receive_queue, send_queue, request_buffer, response_buffer] =
             pages;
         let message = Establish { event_queue, completion_queue, receive_queue, send_queue, vector: 0 };
-        for (offset, word) in (0..).step_by(4).zip(message.encode(false).chunks(4)) {
-            harness.write_bar(0, shared_memory + offset, word);
-        }
+        write_establish(harness, shared_memory, &message, false);
         let header =
             Header::decode(u32::from_le_bytes(harness.read_bar(0, shared_memory + HEADER_OFFSET as u64)));
         assert!(header.response && !header.device_owns && header.status == 0, "{header:?}");
@@ -240,6 +238,13 @@ impl Channel {
         harness.write_bar(0, offset, &request(DESTROY, true).to_le_bytes());
         let header = Header::decode(u32::from_le_bytes(harness.read_bar(0, offset)));
         header.response && header.status == 0
+    }
+}
+
+/// Writes the message that asks for a channel to the shared memory, which is at `place` in BAR0.
+pub(crate) fn write_establish(harness: &mut Harness<Mana>, place: u64, message: &Establish, reset: bool) {
+    for (offset, word) in (place..).step_by(4).zip(message.encode(reset).chunks(4)) {
+        harness.write_bar(0, offset, word);
     }
 }
 

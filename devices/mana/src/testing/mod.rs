@@ -9,9 +9,9 @@ mod rings;
 mod send;
 mod setup;
 
-#[cfg(test)]
-pub(crate) use channel::header_of;
 pub use channel::{Channel, Response};
+#[cfg(test)]
+pub(crate) use channel::{header_of, write_establish};
 pub use driver::Driver;
 #[cfg(test)]
 pub(crate) use driver::SEND_AREA;
@@ -22,6 +22,8 @@ pub use ports::{Port, ReceiveQueue, Received, SendQueue};
 pub use rings::{EntryRing, WorkRing};
 pub use send::{Offload, Send, Sent};
 pub use setup::Setup;
+#[cfg(test)]
+pub(crate) use setup::work_queue_object;
 
 use crate::wire::doorbell::Doorbell;
 

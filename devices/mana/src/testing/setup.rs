@@ -16,7 +16,8 @@ use crate::wire::gdma_requests::{
 };
 use crate::wire::mana_requests::{
     ConfigRxSteering, ConfigVport, ConfigVportResponse, CreateWqObject, CreateWqObjectResponse,
-    DestroyWqObject, HASH_KEY_SIZE, QueryVportConfigResponse, RegisterFilter, RegisterHwPort, hash_types,
+    DestroyWqObject, HASH_KEY_SIZE, NO_EVENT_QUEUE, QueryVportConfigResponse, RegisterFilter, RegisterHwPort,
+    hash_types,
 };
 use crate::wire::{RequestType, Status};
 
@@ -210,21 +211,10 @@ impl Driver {
         let completion_size = (completions * 64).next_power_of_two().max(PAGE);
         let (completion_region, completion_memory) = self.create_region(completion_size);
         let parent = self.ports[port].events.last().expect("an event queue").id;
+        let vport = self.ports[port].handle;
         let create = CreateWqObject {
-            vport: self.ports[port].handle.into(),
-            wq_type: if send { queue_type::SQ } else { queue_type::RQ }.into(),
-            reserved: 0.into(),
-            wq_gdma_region: work_region,
-            cq_gdma_region: completion_region,
-            wq_size: size.into(),
-            cq_size: completion_size.into(),
-            cq_moderation_ctx_id: 0.into(),
             cq_parent_qid: parent.into(),
-            allow_rqwqe_chain: 0,
-            req_cq_moderation: 0,
-            cq_moderation_comp: 0.into(),
-            cq_moderation_usec: 0.into(),
-            reserved2: [0; 2],
+            ..work_queue_object(vport, send, [(work_region, size), (completion_region, completion_size)])
         };
         let created: CreateWqObjectResponse = self.request(RequestType::CreateWqObj, 3, &create).get();
         let work = WorkRing::new(created.wq_id.get(), send, work_memory);
@@ -320,14 +310,45 @@ impl Driver {
     /// # Panics
     /// When the request fails.
     pub fn destroy_queue(&mut self, send: bool, object: u64) {
-        let wq_type = if send { queue_type::SQ } else { queue_type::RQ }.into();
-        let destroy = DestroyWqObject { wq_type, reserved: 0.into(), wq_obj_handle: object.into() };
+        let destroy = DestroyWqObject {
+            wq_type: wq_type(send).into(),
+            reserved: 0.into(),
+            wq_obj_handle: object.into(),
+        };
         assert_eq!(self.request(RequestType::DestroyWqObj, 1, &destroy).status, 0);
     }
 
     fn give_back(&mut self, kind: RequestType, handle: u64) {
         assert_eq!(self.request(kind, 1, &Handle { handle: handle.into() }).status, 0);
     }
+}
+
+/// Asks for a queue with its completion queue, each a region of that size, without event queue and moderation.
+pub(crate) fn work_queue_object(
+    vport: u64,
+    send: bool,
+    [work, completions]: [(U64, u32); 2],
+) -> CreateWqObject {
+    CreateWqObject {
+        vport: vport.into(),
+        wq_type: wq_type(send).into(),
+        reserved: 0.into(),
+        wq_gdma_region: work.0,
+        cq_gdma_region: completions.0,
+        wq_size: work.1.into(),
+        cq_size: completions.1.into(),
+        cq_moderation_ctx_id: 0.into(),
+        cq_parent_qid: NO_EVENT_QUEUE.into(),
+        allow_rqwqe_chain: 0,
+        req_cq_moderation: 0,
+        cq_moderation_comp: 0.into(),
+        cq_moderation_usec: 0.into(),
+        reserved2: [0; 2],
+    }
+}
+
+fn wq_type(send: bool) -> u32 {
+    if send { queue_type::SQ } else { queue_type::RQ }
 }
 
 const PAGE: u32 = 4096;

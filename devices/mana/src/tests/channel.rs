@@ -6,19 +6,16 @@ use nicvisor_core::{Device, Duration};
 use serde_json::{Value, json};
 use zerocopy::IntoBytes;
 
-use super::{broken, config, open};
+use super::{ESTABLISH, NOTHING, SENDER, SHARED_MEMORY, broken, config, open, started};
 use crate::Mana;
 use crate::config::FunctionKind;
-use crate::testing::{Driver, header_of};
+use crate::testing::{Driver, header_of, write_establish};
 use crate::wire::RequestType;
-use crate::wire::gdma_requests::{MaxResourcesResponse, RequestHeader, ResponseHeader};
+use crate::wire::gdma_requests::RequestHeader;
 use crate::wire::hwc::{EVENT_INIT_DATA, EVENT_RNIC_QP_FATAL, type_data};
-use crate::wire::shared_memory::{DESTROY, Establish, Header, request};
+use crate::wire::shared_memory::{DESTROY, Header, request};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const NOTHING: [u8; 0] = [];
-/// Where the shared memory and its header are in BAR0.
-const SHARED_MEMORY: u64 = 0x1000;
+/// Where the header of the shared memory is in BAR0.
 const HEADER: u64 = SHARED_MEMORY + 28;
 
 fn inject(harness: &mut Harness<Mana>, fault: Value) {
@@ -28,8 +25,7 @@ fn inject(harness: &mut Harness<Mana>, fault: Value) {
 
 #[test]
 fn requests_name_the_queues_that_they_belong_to() {
-    let mut driver = Driver::new(config(MAC)).unwrap();
-    driver.register();
+    let mut driver = started(config(SENDER));
     driver.harness.device.config.function = FunctionKind::Pf2;
     assert_eq!(driver.request(RequestType::QueryMaxResources, 1, &NOTHING).status, 0);
     assert_eq!(broken(&driver.effects()), ["mana-hwc-oob"], "the other side's queues are missing");
@@ -37,8 +33,7 @@ fn requests_name_the_queues_that_they_belong_to() {
 
 #[test]
 fn a_response_needs_a_buffer() {
-    let mut driver = Driver::new(config(MAC)).unwrap();
-    driver.register();
+    let mut driver = started(config(SENDER));
     driver.effects();
     // The channel's receive queue is number 1.
     driver.harness.call(|device, context| {
@@ -51,15 +46,14 @@ fn a_response_needs_a_buffer() {
 
 #[test]
 fn a_response_needs_a_buffer_that_it_fits_into() {
-    let mut driver = Driver::new(config(MAC)).unwrap();
-    driver.register();
+    let mut driver = started(config(SENDER));
     driver.effects();
-    let message = header_of(RequestType::QueryMaxResources as u32, 40);
-    let length = size_of::<ResponseHeader>() + size_of::<MaxResourcesResponse>();
-    for (room, expected) in [(length as u32, &[][..]), (length as u32 - 1, &["mana-hwc-receive"])] {
-        // The buffer for the next response is posted after this one.
-        driver.channel.response_room = room;
-        assert_eq!(driver.request(RequestType::QueryMaxResources, 1, &NOTHING).status, 0);
+    // The buffer for the next response is posted after this one.
+    driver.channel.response_room = 200;
+    assert_eq!(driver.request(RequestType::QueryMaxResources, 1, &NOTHING).status, 0);
+    let mut message = header_of(RequestType::QueryMaxResources as u32, 40);
+    for (length, expected) in [(200, &[][..]), (201, &["mana-hwc-receive"])] {
+        message.resp.msg_size = length.into();
         let response = driver.channel.exchange(&mut driver.harness, message.as_bytes());
         assert_eq!(response.is_some(), expected.is_empty());
         assert_eq!(broken(&driver.effects()), expected);
@@ -83,8 +77,7 @@ fn the_headers_of_a_request_agree() {
         with(&|header| header.resp.msg_version = 0.into()),
         with(&|header| header.req.hwc_msg_id = 1.into()),
     ];
-    let mut driver = Driver::new(config(MAC)).unwrap();
-    driver.register();
+    let mut driver = started(config(SENDER));
     for header in wrong {
         driver.channel.exchange(&mut driver.harness, header.as_bytes()).unwrap();
         assert_eq!(broken(&driver.effects()), ["mana-hwc-message"], "{header:?}");
@@ -95,7 +88,7 @@ fn the_headers_of_a_request_agree() {
 
 #[test]
 fn the_shared_memory_belongs_to_one_side_at_a_time() {
-    let mut driver = Driver::new(config(MAC)).unwrap();
+    let mut driver = Driver::new(config(SENDER)).unwrap();
     let silence = json!({ "event": { "name": "fpga-reconfig", "arguments": { "silence_ms": 100 } } });
     inject(&mut driver.harness, silence);
     let word = request(DESTROY, true).to_le_bytes();
@@ -110,16 +103,7 @@ fn the_shared_memory_belongs_to_one_side_at_a_time() {
 
 /// Establishes the channel by hand. The answer's header and the words of the events.
 fn establish(harness: &mut Harness<Mana>) -> (Header, Vec<(u8, u32)>) {
-    let message = Establish {
-        event_queue: 0x1000,
-        completion_queue: 0x2000,
-        receive_queue: 0x3000,
-        send_queue: 0x4000,
-        vector: 0,
-    };
-    for (offset, word) in (SHARED_MEMORY..).step_by(4).zip(message.encode(false).chunks(4)) {
-        harness.write_bar(0, offset, word);
-    }
+    write_establish(harness, SHARED_MEMORY, &ESTABLISH, false);
     let events = (0..16_u64).map(|index| {
         let raw: [u8; 16] = harness.read(0x1000 + 16 * index);
         (raw[12], u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]))
@@ -130,7 +114,7 @@ fn establish(harness: &mut Harness<Mana>) -> (Header, Vec<(u8, u32)>) {
 
 #[test]
 fn what_the_channel_says_of_itself_can_be_a_lie() {
-    let device = Mana::new(config(MAC)).unwrap();
+    let device = Mana::new(config(SENDER)).unwrap();
     let mut harness = Harness::new(device, 1 << 20, 0x8000..0x8_0000);
     for (name, value) in [("init.max_num_cqs", 0), ("init.queue_depth", 0xffff), ("smc.status", 7)] {
         inject(&mut harness, json!({ "override": { "name": name, "value": value } }));
@@ -143,7 +127,7 @@ fn what_the_channel_says_of_itself_can_be_a_lie() {
 
 #[test]
 fn any_event_can_come_on_any_event_queue() {
-    let mut driver = open(MAC);
+    let mut driver = open(SENDER);
     let id = driver.ports[0].events[1].id;
     let arguments = json!({ "queue": id, "type": "RNIC_QP_FATAL", "details": 5 });
     inject(&mut driver.harness, json!({ "event": { "name": "eqe", "arguments": arguments } }));

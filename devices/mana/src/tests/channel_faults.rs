@@ -5,7 +5,7 @@ use nicvisor_core::{Device, Duration, EventKind, EventKinds};
 use serde_json::{Value, json};
 use zerocopy::IntoBytes;
 
-use super::{assert_clean, config};
+use super::{NOTHING, SENDER, assert_clean, config, started};
 use crate::Config;
 use crate::testing::{Driver, Setup, header_of};
 use crate::wire::gdma_requests::{CreatePd, Handle, HwcTimeout, MaxResourcesResponse, RequestHeader};
@@ -13,15 +13,6 @@ use crate::wire::hwc::{EVENT_FPGA_RECONFIG, EVENT_RESET_REQUEST, EVENT_SOC_SERVI
 use crate::wire::mana_requests::{QueryDeviceConfig, QueryDeviceConfigResponse};
 use crate::wire::shared_memory::{DESTROY, request};
 use crate::wire::{RequestType, Status};
-
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const NOTHING: [u8; 0] = [];
-
-fn started() -> Driver {
-    let mut driver = Driver::new(config(MAC)).unwrap();
-    driver.register();
-    driver
-}
 
 fn inject(driver: &mut Driver, fault: Value) {
     let fault: Fault = serde_json::from_value(fault).unwrap();
@@ -35,7 +26,7 @@ fn message(kind: RequestType) -> Vec<u8> {
 
 #[test]
 fn a_request_fails_without_effect() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     inject(
         &mut driver,
         json!({ "command": { "name": "GDMA_CREATE_PD", "uses": { "nth": 2 }, "fail": "NO_RESOURCES" } }),
@@ -51,7 +42,7 @@ fn a_request_fails_without_effect() {
 
 #[test]
 fn an_answer_is_rewritten() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     inject(
         &mut driver,
         json!({ "command": { "name": "MANA_QUERY_DEV_CONFIG", "rewrite": { "adapter_mtu": 60 } } }),
@@ -72,7 +63,7 @@ fn an_answer_is_rewritten() {
 
 #[test]
 fn requests_are_late_or_lost() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     let limits = message(RequestType::QueryMaxResources);
     inject(
         &mut driver,
@@ -100,7 +91,7 @@ fn requests_are_late_or_lost() {
 
 #[test]
 fn registers_show_something_else() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     let fault = json!({ "override": { "name": "register.shm_offset", "value": "0xffffffffffff" } });
     inject(&mut driver, fault);
     assert_eq!(driver.harness.read_bar(0, 0x18), 0xffff_ffff_ffff_u64.to_le_bytes());
@@ -111,7 +102,7 @@ fn registers_show_something_else() {
 
 #[test]
 fn events_reach_the_driver() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     for (fault, kind) in [
         (json!({ "name": "reset-request" }), EVENT_RESET_REQUEST),
         (json!({ "name": "fpga-reconfig" }), EVENT_FPGA_RECONFIG),
@@ -127,7 +118,7 @@ fn events_reach_the_driver() {
 
 #[test]
 fn a_device_that_wants_a_reset_is_silent_for_a_while_and_then_starts_anew() {
-    let mut driver = Driver::new(Config { ..config(MAC) }).unwrap();
+    let mut driver = Driver::new(Config { ..config(SENDER) }).unwrap();
     driver.open(Setup::default());
     driver.effects();
     driver.harness.bench.effects.wanted = EventKinds::NONE.with(EventKind::State);
@@ -156,7 +147,7 @@ fn a_device_that_wants_a_reset_is_silent_for_a_while_and_then_starts_anew() {
 
 #[test]
 fn commands_are_told_with_their_fields() {
-    let mut driver = started();
+    let mut driver = started(config(SENDER));
     driver.effects();
     driver.harness.bench.effects.wanted = EventKinds::ALL;
     let unknown = Handle { handle: 7.into() };
