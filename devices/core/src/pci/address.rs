@@ -55,7 +55,7 @@ mod tests {
             bus: u8, device in 0_u8..32, function in 0_u8..8, word in 0_u16..64, position in 0_u16..4,
         ) {
             let [b, d, f] = [bus, device, function].map(u32::from);
-            let selected = CONFIG_ENABLE | b << 16 | d << 11 | f << 8 | u32::from(word) * 4;
+            let selected = CONFIG_ENABLE | b << 16 | d << 11 | f << 8 | (u32::from(word) * 4);
             let by_ports = Address::by_ports(selected, CONFIG_DATA + position, 1);
             let offset = b << 20 | d << 15 | f << 12 | u32::from(word * 4 + position);
             let expected = Address { bus, slot: Slot { device, function }, register: word * 4 + position };
