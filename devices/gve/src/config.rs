@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use nicvisor_core::Profile;
 use nicvisor_net::wire::parse_mac;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::features::Feature;
 
 /// Everything that can be chosen about a gVNIC. The defaults are those of a small Compute Engine machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +33,10 @@ pub struct Config {
     pub rx_ring: RingSizes,
     /// Largest receive buffer that a driver may choose.
     pub max_buffer_size: u16,
-    /// Which device options are offered.
+    /// Which device options are offered, as far as the device is young enough for them.
     pub options: Options,
+    /// How old the device is.
+    pub profile: Profile,
     /// Most bytes that a packet to be segmented may have (the driver advertises this to the stack).
     pub tso_limit: u32,
     /// Link speed in Mb/s.
@@ -167,6 +172,7 @@ impl Default for Config {
             rx_ring: RingSizes { default: 1024, min: 512, max: 4096 },
             max_buffer_size: 4096,
             options: Options::default(),
+            profile: Profile::default(),
             tso_limit: MAX_TSO,
             link_speed: 200_000,
             receive_memory: 4 << 20,
@@ -199,6 +205,7 @@ impl Config {
             }
             "mtu" => self.mtu = number(key, value)?,
             "format" => self.format = value.parse()?,
+            "profile" => self.profile = profile(key, value)?,
             "revision" => self.revision = number(key, value)?,
             "queues" => self.queues = number(key, value)?,
             "max-queues" => self.max_queues = number(key, value)?,
@@ -248,6 +255,8 @@ impl Config {
         if !(1..=self.max_queues).contains(&self.queues) {
             return Err(ConfigError::range("queues", self.queues, 1_u16, self.max_queues));
         }
+        self.check_age("format=dqo-qpl", self.format == QueueFormat::DqoQpl, Feature::DqoQpl)?;
+        self.check_age("revision=1", self.revision == 1, Feature::Revision1)?;
         self.tx_ring.validate("tx-ring")?;
         self.rx_ring.validate("rx-ring")?;
         if !(2048..=16_256).contains(&self.max_buffer_size) || !self.max_buffer_size.is_multiple_of(128) {
@@ -268,6 +277,18 @@ impl Config {
             return Err(ConfigError::value("ignore-rule", id, "the id of a gve- or net- rule"));
         }
         Ok(())
+    }
+
+    /// Whether the device is as young as an option that was chosen.
+    fn check_age(&self, option: &str, chosen: bool, feature: Feature) -> Result<(), ConfigError> {
+        match self.profile.always_before(feature.since()).filter(|_| chosen) {
+            Some(_) => {
+                let (profile, since) = (self.profile, feature.since().release());
+                let message = format!("profile={profile} is too old for {option}, which needs linux-{since}");
+                Err(ConfigError::Conflict(message))
+            }
+            None => Ok(()),
+        }
     }
 
     /// MSI-X vectors: one for each notification block and one for management.
@@ -365,6 +386,10 @@ fn number<T: FromStr>(key: &str, value: &str) -> Result<T, ConfigError> {
     value.parse().map_err(|_| ConfigError::value(key, value, "a number that fits"))
 }
 
+fn profile(key: &str, value: &str) -> Result<Profile, ConfigError> {
+    value.parse().map_err(|_| ConfigError::value(key, value, Profile::EXPECTED))
+}
+
 fn switch(key: &str, value: &str) -> Result<bool, ConfigError> {
     match value {
         "on" => Ok(true),
@@ -374,7 +399,7 @@ fn switch(key: &str, value: &str) -> Result<bool, ConfigError> {
 }
 
 /// Names that [`Config::set`] takes.
-pub const KEYS: [&str; 23] = [
+pub const KEYS: [&str; 24] = [
     "mac",
     "mtu",
     "format",
@@ -398,6 +423,7 @@ pub const KEYS: [&str; 23] = [
     "previous-owner",
     "ignore-rule",
     "defect",
+    "profile",
 ];
 /// `ETH_MIN_MTU`: the driver refuses less.
 const MIN_MTU: u16 = 68;
@@ -468,6 +494,9 @@ mod tests {
             &[("mac", "00:00:00:00:00:00")],
             &[("tso-limit", "262144")],
             &[("revision", "2")],
+            &[("profile", "6.12")],
+            &[("profile", "linux-6.1"), ("format", "dqo-qpl")],
+            &[("profile", "linux-6.7"), ("revision", "1")],
             &[("ignore-rule", "everything")],
         ] {
             assert!(with(settings).is_err(), "{settings:?}");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use nicvisor_core::fault::{Fault, FaultError, FaultPoints, FaultState, FaultStatus};
 use nicvisor_core::pci::{Bar, BarKind, Identity};
 use nicvisor_core::{
-    Context, Device, DeviceEvent, DropReason, EventKind, Frame, FrameId, PciDevice, Port, RestoreError,
-    Sizes, Time,
+    Context, Device, DeviceEvent, DropReason, EventKind, Frame, FrameId, KernelVersion, PciDevice, Port,
+    RestoreError, Sizes, Time,
 };
 use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) registers: Registers,
     pub(crate) admin: AdminQueue,
     pub(crate) capabilities: Capabilities,
+    /// The release of Linux that the driver says it is from.
+    pub(crate) kernel: Option<KernelVersion>,
     /// The MTU that the driver last set, if it did.
     pub(crate) driver_mtu: Option<u16>,
     pub(crate) resources: Option<Resources>,
@@ -104,6 +106,7 @@ impl State {
             registers: Registers::power_on(DeviceStatus::LINK),
             admin: AdminQueue::default(),
             capabilities: Capabilities::default(),
+            kernel: None,
             driver_mtu: None,
             resources: None,
             page_lists: BTreeMap::new(),

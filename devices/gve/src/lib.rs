@@ -29,6 +29,7 @@ mod counters;
 mod device;
 mod doorbells;
 mod faults;
+mod features;
 mod interrupts;
 mod registers;
 mod ring;

@@ -4,6 +4,7 @@ mod parse;
 
 use std::collections::BTreeSet;
 
+use nicvisor_core::Profile;
 use serde::{Deserialize, Serialize};
 
 pub use parse::{ConfigError, KEYS};
@@ -34,8 +35,10 @@ pub struct Config {
     pub limits: Limits,
     /// How queues of the hardware channel may be used.
     pub channel: ChannelLimits,
-    /// What is offered to drivers.
+    /// What is offered to drivers, as far as the device is young enough for it.
     pub capabilities: Capabilities,
+    /// How old the device is.
+    pub profile: Profile,
     /// Most bytes that a packet to be segmented may have, with its Ethernet header.
     pub tso_limit: u32,
     /// Number that packets of the first vPort carry in their OOB (`vp_offset`). Those of the others follow it.
@@ -166,6 +169,7 @@ impl Default for Config {
             limits: Limits::default(),
             channel: ChannelLimits::default(),
             capabilities: Capabilities::default(),
+            profile: Profile::default(),
             tso_limit: MAX_TSO,
             vport_offset: 1,
             link_speed: 200_000,

@@ -12,13 +12,14 @@ use serde_json::Value;
 use crate::config::{Config, ConfigError};
 use crate::control::DriverVersion;
 use crate::data::DataPath;
+use crate::features::Feature;
 use crate::hwc::Channel;
 use crate::objects::{Objects, Taker};
 use crate::queue::{Queues, Rung};
 use crate::registers;
 use crate::shared_memory::SharedMemory;
 use crate::vport::VPort;
-use crate::wire::gdma_requests::{DEVICE_MANA, driver_flags};
+use crate::wire::gdma_requests::DEVICE_MANA;
 use crate::wire::hwc::Reconfiguration;
 
 /// A Microsoft Azure Network Adapter.
@@ -240,7 +241,7 @@ impl Device for Mana {
         }
         // The event is about all vPorts together.
         let is_up = self.state.vports.iter().any(|vport| vport.link_up);
-        if was_up != is_up && self.announced(driver_flags::HW_VPORT_LINK_AWARE) {
+        if was_up != is_up && self.offers(Feature::LinkEvents) {
             let event = if is_up { Reconfiguration::LinkConnect } else { Reconfiguration::LinkDisconnect };
             self.post_reconfiguration(context, event, 0);
         }

@@ -18,6 +18,10 @@
 //! Every rule that the driver's headers state is in [`mod@rules`]; a driver that breaks one gets a finding, and the
 //! reaction of hardware. All objects are accounted for: what is destroyed twice, too early, or not at all.
 //!
+//! # Age
+//! Drivers of different age meet devices of different age: `features` lists what came when, what a driver has to
+//! announce, and what the configuration ([`config::Config::profile`]) says about it.
+//!
 //! # Faults
 //! `faults` says what can be made to go wrong: requests, registers, completions, and events that no driver asked
 //! for.
@@ -28,6 +32,7 @@ mod control;
 mod data;
 mod device;
 mod faults;
+mod features;
 mod hwc;
 mod objects;
 pub mod queue;

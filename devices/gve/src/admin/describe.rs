@@ -1,7 +1,7 @@
 //! What the device says about itself, and what the driver says about itself.
 
-use nicvisor_core::Context;
 use nicvisor_core::fault::{CommandAction, Fields, FieldsMut, WireField};
+use nicvisor_core::{Context, DmaError, KernelVersion};
 use serde::{Deserialize, Serialize};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -9,13 +9,14 @@ use super::Failure;
 use crate::config::{PAGE_MTU, QueueFormat, TX_PAGES};
 use crate::device::Gve;
 use crate::faults::DESCRIPTOR_SECTIONS;
+use crate::features::Feature;
 use crate::rules;
 use crate::wire::admin::{
     DEVICE_DESCRIPTOR_VERSION, DescribeDevice, DeviceDescriptor, DeviceOption, DriverInfo,
     FEATURE_BUFFER_SIZES, FEATURE_FLOW_STEERING, FEATURE_JUMBO_FRAMES, FEATURE_MODIFY_RING,
-    FEATURE_RSS_CONFIG, OptionBufferSizes, OptionDqoQpl, OptionDqoRda, OptionFlowSteering, OptionGqiQpl,
-    OptionGqiRda, OptionId, OptionJumboFrames, OptionModifyRing, OptionRssConfig, Status,
-    VerifyDriverCompatibility,
+    FEATURE_RSS_CONFIG, OS_TYPE_LINUX, OptionBufferSizes, OptionDqoQpl, OptionDqoRda, OptionFlowSteering,
+    OptionGqiQpl, OptionGqiRda, OptionId, OptionJumboFrames, OptionModifyRing, OptionRssConfig, Status,
+    VERSION_STR_LEN, VerifyDriverCompatibility,
 };
 
 /// What the driver says it can do: bits by `enum gve_driver_capbility`. Drivers older than the command that
@@ -30,13 +31,8 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    fn has(self, bit: u32) -> bool {
+    pub(crate) fn has(self, bit: u32) -> bool {
         self.0 & 1 << bit != 0
-    }
-
-    /// Whether the driver knows miss completions that look like packet completions but for a bit of the tag.
-    pub(crate) fn knows_alternative_miss(self) -> bool {
-        self.has(ALTERNATIVE_MISS)
     }
 
     /// Whether the driver can use queues of this format. There is a bit for DQO-QPL, but drivers that can do it
@@ -58,12 +54,17 @@ impl Gve {
         context: &mut Context<'_>,
         command: VerifyDriverCompatibility,
     ) -> Result<(), Failure> {
+        // A driver that asks is young enough where its age counts.
+        if self.config.profile.always_before(Feature::DriverInformation.since()).is_some() {
+            return Err(Failure::refusal(Status::Unimplemented));
+        }
         let length = command.driver_info_len.get();
         if length < size_of::<DriverInfo>() as u64 {
             return Err(Failure::parameter(format!("driver information of {length} bytes")));
         }
         let info: DriverInfo = context.dma.read_object(command.driver_info_addr.get())?;
         self.state.capabilities = Capabilities(info.driver_capability_flags[0].get());
+        self.state.kernel = kernel(context, &info, &command)?;
         if !self.state.capabilities.can(self.config.format) {
             let message =
                 format!("the driver does not announce {:?}, the format of this device", self.config.format);
@@ -118,22 +119,23 @@ impl Gve {
     /// The device options. Those that need a capability are offered only to a driver
     /// that announced it.
     fn options(&self) -> OptionList {
-        let (config, offered) = (&self.config, self.config.options);
-        let capabilities = self.state.capabilities;
-        let buffer_sizes =
-            offered.buffer_sizes && capabilities.has(FLEXIBLE_BUFFER_SIZE) && !config.format.is_gqi();
+        let config = &self.config;
+        let jumbo_frames = config.options.jumbo_frames;
+        let [modify_ring, buffer_sizes, flow_steering, rss_config] =
+            [Feature::ModifyRing, Feature::BufferSizes, Feature::FlowSteering, Feature::RssConfig]
+                .map(|feature| self.offers(feature));
         let features = [
-            (offered.modify_ring, FEATURE_MODIFY_RING),
-            (offered.jumbo_frames, FEATURE_JUMBO_FRAMES),
+            (modify_ring, FEATURE_MODIFY_RING),
+            (jumbo_frames, FEATURE_JUMBO_FRAMES),
             (buffer_sizes, FEATURE_BUFFER_SIZES),
-            (offered.flow_rules != 0, FEATURE_FLOW_STEERING),
-            (offered.rss_config, FEATURE_RSS_CONFIG),
+            (flow_steering, FEATURE_FLOW_STEERING),
+            (rss_config, FEATURE_RSS_CONFIG),
         ];
         let features = features.iter().filter(|(on, _)| *on).fold(0, |mask, (_, feature)| mask | feature);
         let mut options = OptionList::default();
         self.add_format(&mut options, features);
         options.add(
-            offered.modify_ring,
+            modify_ring,
             ("modify_ring", OptionId::ModifyRing),
             &OptionModifyRing {
                 supported_features_mask: FEATURE_MODIFY_RING.into(),
@@ -144,7 +146,7 @@ impl Gve {
             },
         );
         options.add(
-            offered.jumbo_frames,
+            jumbo_frames,
             ("jumbo_frames", OptionId::JumboFrames),
             &OptionJumboFrames {
                 supported_features_mask: FEATURE_JUMBO_FRAMES.into(),
@@ -162,16 +164,16 @@ impl Gve {
             },
         );
         options.add(
-            offered.flow_rules != 0,
+            flow_steering,
             ("flow_steering", OptionId::FlowSteering),
             &OptionFlowSteering {
                 supported_features_mask: FEATURE_FLOW_STEERING.into(),
                 reserved: 0.into(),
-                max_flow_rules: offered.flow_rules.into(),
+                max_flow_rules: config.options.flow_rules.into(),
             },
         );
         options.add(
-            offered.rss_config,
+            rss_config,
             ("rss_config", OptionId::RssConfig),
             &OptionRssConfig {
                 supported_features_mask: FEATURE_RSS_CONFIG.into(),
@@ -212,10 +214,28 @@ impl Gve {
                     tx_pages_per_qpl: TX_PAGES.into(),
                     rx_pages_per_qpl: config.rx_ring.default.into(),
                 };
-                options.add(offered, ("dqo_qpl", OptionId::DqoQpl), &option);
+                options.add(offered && self.offers(Feature::DqoQpl), ("dqo_qpl", OptionId::DqoQpl), &option);
             }
         }
     }
+}
+
+/// The release of Linux that a driver says it is from, by the text that it gives. Of the numbers beside it, Linux
+/// writes `SUBLEVEL` into `os_version_minor` and `PATCHLEVEL` into `os_version_sub`.
+fn kernel(
+    context: &Context<'_>,
+    info: &DriverInfo,
+    command: &VerifyDriverCompatibility,
+) -> Result<Option<KernelVersion>, DmaError> {
+    let fixed = size_of::<DriverInfo>() as u64;
+    let has_text = command.driver_info_len.get() >= fixed + VERSION_STR_LEN as u64;
+    if info.os_type != OS_TYPE_LINUX || !has_text {
+        return Ok(None);
+    }
+    let text: [u8; VERSION_STR_LEN] =
+        context.dma.read_object(command.driver_info_addr.get().wrapping_add(fixed))?;
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(std::str::from_utf8(text).ok().and_then(KernelVersion::of_release))
 }
 
 #[derive(Default)]
@@ -287,7 +307,3 @@ const GQI_QPL: u32 = 0;
 const GQI_RDA: u32 = 1;
 /// `gve_driver_capability_dqo_rda`.
 const DQO_RDA: u32 = 3;
-/// `gve_driver_capability_alt_miss_compl`.
-const ALTERNATIVE_MISS: u32 = 4;
-/// `gve_driver_capability_flexible_buffer_size`.
-const FLEXIBLE_BUFFER_SIZE: u32 = 5;

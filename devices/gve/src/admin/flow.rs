@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::{Failure, write_answer};
 use crate::device::Gve;
+use crate::features::Feature;
 use crate::wire::admin::{
     CONFIGURE_FLOW_RULE, ConfigureFlowRule, ExtendedCommand, FlowRule, FlowSpec, QueriedFlowRule,
     QueryFlowRules, QueryFlowRulesDescriptor, Status,
@@ -197,9 +198,9 @@ impl Gve {
     }
 
     fn require_flow_steering(&self) -> Result<(), Failure> {
-        match self.config.options.flow_rules {
-            0 => Err(Failure::refusal(Status::Unimplemented)),
-            _ => Ok(()),
+        match self.offers(Feature::FlowSteering) {
+            true => Ok(()),
+            false => Err(Failure::refusal(Status::Unimplemented)),
         }
     }
 }

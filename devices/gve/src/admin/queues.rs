@@ -8,6 +8,7 @@ use crate::buffers::Buffers;
 use crate::config::RingSizes;
 use crate::device::Gve;
 use crate::doorbells;
+use crate::features::Feature;
 use crate::ring::CompletionRing;
 use crate::rules;
 use crate::rx::{GqiRings, RxQueue, RxRings};
@@ -184,7 +185,7 @@ impl Gve {
     }
 
     fn check_ring(&self, sizes: &RingSizes, what: &str, size: u16) -> Result<(), Failure> {
-        let (min, max) = match self.config.options.modify_ring {
+        let (min, max) = match self.offers(Feature::ModifyRing) {
             true => (sizes.min, sizes.max),
             false => (sizes.default, sizes.default),
         };
@@ -196,8 +197,10 @@ impl Gve {
 
     fn check_buffers(&self, command: &CreateRxQueue) -> Result<(), Failure> {
         let size = command.packet_buffer_size.get();
-        let max =
-            if self.config.options.buffer_sizes { self.config.max_buffer_size } else { DEFAULT_BUFFER_SIZE };
+        let max = match self.offers(Feature::BufferSizes) {
+            true => self.config.max_buffer_size,
+            false => DEFAULT_BUFFER_SIZE,
+        };
         if !(DEFAULT_BUFFER_SIZE..=max).contains(&size) {
             let message = format!("RX buffers of {size} bytes, not {DEFAULT_BUFFER_SIZE} to {max}");
             return Err(Failure::parameter(message));

@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::{Failure, write_answer};
 use crate::device::Gve;
+use crate::features::Feature;
 use crate::wire::admin::{ConfigureRss, QueryRss, QueryRssDescriptor, Status};
 
 /// The hash key, what is hashed, and the indirection table.
@@ -138,7 +139,7 @@ impl Gve {
     }
 
     fn require_rss(&self) -> Result<(), Failure> {
-        match self.config.options.rss_config {
+        match self.offers(Feature::RssConfig) {
             true => Ok(()),
             false => Err(Failure::refusal(Status::Unimplemented)),
         }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::buffers::Buffers;
 use crate::device::Gve;
+use crate::features::Feature;
 use crate::ring::CompletionRing;
 use crate::rules;
 use crate::wire;
@@ -295,7 +296,7 @@ impl Gve {
         self.state.counters.tx_misses += 1;
         let delay = Duration::from_micros(self.config.reinjection_delay.into());
         queue.reinjections.push_back((context.now + delay, tag));
-        match self.state.capabilities.knows_alternative_miss() {
+        match self.offers(Feature::AlternativeMiss) {
             true => self.complete(context, queue, CompletionType::Packet, tag | ALTERNATIVE_MISS),
             false => self.complete(context, queue, CompletionType::Miss, tag),
         }

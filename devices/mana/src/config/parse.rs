@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use nicvisor_core::Profile;
 use nicvisor_net::wire::parse_mac;
 use thiserror::Error;
 
@@ -17,6 +18,7 @@ impl Config {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         match key {
             "function" => self.function = value.parse()?,
+            "profile" => self.profile = profile(key, value)?,
             "mac" => {
                 self.mac = parse_mac(value).ok_or_else(|| ConfigError::value(key, value, "a MAC address"))?
             }
@@ -86,6 +88,10 @@ fn number<T: FromStr>(key: &str, value: &str) -> Result<T, ConfigError> {
     value.parse().map_err(|_| ConfigError::value(key, value, "a number in range"))
 }
 
+fn profile(key: &str, value: &str) -> Result<Profile, ConfigError> {
+    value.parse().map_err(|_| ConfigError::value(key, value, Profile::EXPECTED))
+}
+
 fn switch(key: &str, value: &str) -> Result<bool, ConfigError> {
     match value {
         "on" => Ok(true),
@@ -151,8 +157,9 @@ impl ConfigError {
 }
 
 /// Names that [`Config::set`] takes.
-pub const KEYS: [&str; 37] = [
+pub const KEYS: [&str; 38] = [
     "function",
+    "profile",
     "mac",
     "ports",
     "mtu",
@@ -232,6 +239,7 @@ mod tests {
             ("mac", "01:00:00:00:00:00"),
             ("mac", "x"),
             ("function", "xf"),
+            ("profile", "linux-5.15"),
             ("rdma", "yes"),
             ("tso-limit", "524281"),
             ("ignore-rule", "gve-x"),
@@ -247,5 +255,11 @@ mod tests {
         assert_eq!(config.port_mac(1), [0, 0x0d, 0x3a, 0, 1, 0]);
         assert_eq!(config.reported_adapter_mtu(), 0);
         assert_eq!(Config::default().reported_adapter_mtu(), 9014);
+    }
+
+    #[test]
+    fn the_age_of_a_device_can_be_chosen() {
+        let config = with(&[("profile", "linux-6.12")]).unwrap();
+        assert_eq!(config.profile.to_string(), "linux-6.12");
     }
 }

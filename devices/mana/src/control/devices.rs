@@ -1,18 +1,19 @@
 //! What there is and who the driver is: version, limits, devices, test events.
 
-use nicvisor_core::Context;
+use nicvisor_core::{Context, KernelVersion};
 use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::objects::Domains;
 use crate::rules::control as rules;
 use crate::wire::Status;
 use crate::wire::gdma_requests::{
     DEVICE_HWC, DEVICE_MANA, DEVICE_MANA_IB, DeviceId, GenerateTestEvent, HwcTimeout, ListDevicesResponse,
     MaxResourcesResponse, PF_DYN_INTERRUPT_MODERATION, PF_HWC_TIMEOUT_RECONFIG, PROTOCOL_V1,
-    RegisterDeviceResponse, VerifyVersionRequest, VerifyVersionResponse, driver_flags,
+    RegisterDeviceResponse, VerifyVersionRequest, VerifyVersionResponse,
 };
 use crate::wire::hwc::EVENT_TEST;
 
@@ -21,16 +22,23 @@ use crate::wire::hwc::EVENT_TEST;
 pub(crate) struct DriverVersion {
     /// `GDMA_DRV_CAP_FLAG_1_*`.
     pub(crate) flags: u64,
-    /// `os_type`: 0x10 for Linux.
+    /// `os_type`, such as [`LINUX`].
     pub(crate) os_type: u32,
     /// Major, minor, build.
     pub(crate) os_version: [u32; 3],
 }
 
 impl DriverVersion {
-    /// Whether the driver announces one of [`driver_flags`].
+    /// Whether the driver announces one of the
+    /// [`driver_flags`](crate::wire::gdma_requests::driver_flags).
     pub(crate) fn announces(&self, flag: u64) -> bool {
         self.flags & flag != 0
+    }
+
+    /// The release that it says it is from. Other systems count in other ways.
+    pub(crate) fn kernel(&self) -> Option<KernelVersion> {
+        let [major, minor, _] = self.os_version;
+        (self.os_type == LINUX).then(|| KernelVersion::new(major, minor))
     }
 }
 
@@ -47,12 +55,11 @@ impl Mana {
             os_type: asked.os_type.get(),
             os_version: [asked.os_ver_major.get(), asked.os_ver_minor.get(), asked.os_ver_build.get()],
         });
-        let offered = &self.config.capabilities;
         let mut flags = 0;
-        if offered.timeout_query {
+        if self.offers(Feature::ChannelTimeout) {
             flags |= PF_HWC_TIMEOUT_RECONFIG;
         }
-        if offered.dynamic_moderation {
+        if self.offers(Feature::Moderation) {
             flags |= PF_DYN_INTERRUPT_MODERATION;
         }
         Ok(Answer::new(&VerifyVersionResponse {
@@ -80,11 +87,9 @@ impl Mana {
 
     /// `GDMA_LIST_DEVICES`.
     pub(super) fn list_devices(&self) -> Result<Answer, Failure> {
-        let offered = &self.config.capabilities;
-        let skips_holes = self.announced(driver_flags::DEV_LIST_HOLES);
-        let hole = if offered.device_list_holes && skips_holes { 1 } else { 0 };
+        let hole = usize::from(self.offers(Feature::ListHoles));
         let kinds = [DEVICE_HWC, DEVICE_MANA, DEVICE_MANA_IB];
-        let kinds = &kinds[..if offered.rdma { 3 } else { 2 }];
+        let kinds = &kinds[..if self.offers(Feature::Rdma) { 3 } else { 2 }];
         let mut list = ListDevicesResponse::new_zeroed();
         list.num_of_devs = (kinds.len() as u32).into();
         for (entry, &kind) in list.devs.iter_mut().skip(hole).step_by(1 + hole).zip(kinds) {
@@ -155,7 +160,7 @@ impl Mana {
 
     /// `GDMA_QUERY_HWC_TIMEOUT`.
     pub(super) fn query_channel_timeout(&self, request: &Request) -> Result<Answer, Failure> {
-        if !self.config.capabilities.timeout_query {
+        if !self.offers(Feature::ChannelTimeout) {
             return Err(Failure::refusal(Status::Unsupported));
         }
         request.read::<HwcTimeout>()?;
@@ -163,7 +168,8 @@ impl Mana {
         Ok(Answer::new(&HwcTimeout { timeout_ms: timeout.into(), reserved: 0.into() }))
     }
 
-    /// Whether the driver announced one of [`driver_flags`].
+    /// Whether the driver announced one of the
+    /// [`driver_flags`](crate::wire::gdma_requests::driver_flags).
     pub(crate) fn announced(&self, flag: u64) -> bool {
         self.state.driver.is_some_and(|driver| driver.announces(flag))
     }
@@ -172,10 +178,13 @@ impl Mana {
     fn listed_device(&self, request: &Request) -> Result<u16, Failure> {
         let device = request.header.dev_id;
         let kind = device.kind.get();
-        let listed = kind == DEVICE_MANA || kind == DEVICE_MANA_IB && self.config.capabilities.rdma;
+        let listed = kind == DEVICE_MANA || kind == DEVICE_MANA_IB && self.offers(Feature::Rdma);
         match listed && device.instance.get() == 0 {
             true => Ok(kind),
             false => Err(Failure::parameter(format!("device {kind}.{}", device.instance))),
         }
     }
 }
+
+/// `os_type` of Linux.
+const LINUX: u32 = 0x10;

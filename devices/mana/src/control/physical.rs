@@ -2,6 +2,7 @@
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::objects::Filter;
 use crate::wire::Status;
 use crate::wire::gdma_requests::Handle;
@@ -67,7 +68,7 @@ impl Mana {
 
     /// Whether the driver must register hardware vPorts before it uses them.
     pub(crate) fn needs_hardware_ports(&self) -> bool {
-        self.config.function.is_physical() && !self.config.capabilities.host_mode
+        self.config.function.is_physical() && !self.offers(Feature::HostMode)
     }
 
     fn check_privilege(&self) -> Result<(), Failure> {

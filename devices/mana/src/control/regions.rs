@@ -2,10 +2,11 @@
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::objects::Region;
 use crate::rules::control as rules;
 use crate::wire::Status;
-use crate::wire::gdma_requests::{AddPages, CreateDmaRegion, Handle, RequestHeader, driver_flags};
+use crate::wire::gdma_requests::{AddPages, CreateDmaRegion, Handle, RequestHeader};
 
 impl Mana {
     /// `GDMA_CREATE_DMA_REGION`.
@@ -46,7 +47,7 @@ impl Mana {
     /// The region that is asked for, without its pages.
     fn check_extent(&self, asked: &CreateDmaRegion) -> Result<Region, Failure> {
         let kind = asked.gdma_page_type.get();
-        let largest = if self.announced(driver_flags::LARGE_PAGES) { LARGEST_PAGE } else { PAGE_2M };
+        let largest = if self.offers(Feature::LargePages) { LARGEST_PAGE } else { PAGE_2M };
         if kind > largest {
             return Err(breach(format!("pages of type {kind}")));
         }

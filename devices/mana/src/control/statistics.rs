@@ -5,6 +5,7 @@ use zerocopy::little_endian::U64;
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::statistics::Statistics;
 use crate::wire::Status;
 use crate::wire::gdma_requests::Handle;
@@ -25,7 +26,7 @@ impl Mana {
 
     /// `MANA_QUERY_PHY_STAT`. All traffic is of class 0; nobody sends pause frames.
     pub(super) fn query_phy_statistics(&self) -> Result<Answer, Failure> {
-        if !self.config.capabilities.phy_statistics {
+        if !self.offers(Feature::PhyStatistics) {
             return Err(Failure::refusal(Status::Unsupported));
         }
         let all = self.all_statistics();
@@ -49,7 +50,7 @@ impl Mana {
     /// `MANA_QUERY_LINK_CONFIG`.
     pub(super) fn query_link_config(&mut self, request: &Request) -> Result<Answer, Failure> {
         let index = self.link_of(request.read::<Handle>()?.handle.get())?;
-        if !self.config.capabilities.link_config {
+        if !self.offers(Feature::LinkConfig) {
             return Err(Failure::refusal(Status::Unsupported));
         }
         let most = self.config.link_speed;
@@ -68,7 +69,7 @@ impl Mana {
     pub(super) fn set_bandwidth_clamp(&mut self, request: &Request) -> Result<Answer, Failure> {
         let asked: SetBandwidthClamp = request.read()?;
         let index = self.link_of(asked.vport.get())?;
-        if !self.config.capabilities.link_config {
+        if !self.offers(Feature::LinkConfig) {
             return Err(Failure::refusal(Status::Unsupported));
         }
         let (enable, speed) = (asked.enable_clamping.get(), asked.link_speed_mbps.get());

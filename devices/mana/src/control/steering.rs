@@ -5,6 +5,7 @@ use nicvisor_net::rss::{Fields, Key};
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::rules::control as rules;
 use crate::vport::{Coalescing, Steering};
 use crate::wire::Status;
@@ -33,13 +34,16 @@ impl Mana {
         if asked.update_indir_tab != 0 {
             steering.hash.table = self.indirection_table(index, request, &asked)?;
         }
-        steering.hash.fields = hash_fields(request, &asked)?;
+        steering.hash.fields = self.hash_fields(request, &asked)?;
         steering.coalescing = self.coalescing(request, &asked)?;
         check_complete(&steering)?;
         let enabled = steering.enabled;
         self.vport_mut(index)?.steering = steering;
         if !enabled {
             self.stop_receiving(context, index);
+        }
+        if !self.offers(Feature::Coalescing) {
+            return Ok(Answer::done());
         }
         let timeout = self.config.coalescing_timeout_ns;
         let answer =
@@ -78,16 +82,37 @@ impl Mana {
     }
 
     fn coalescing(&self, request: &Request, asked: &ConfigRxSteering) -> Result<Coalescing, Failure> {
-        if request.version() >= 5 && asked.cqe8_coalescing_enable != 0 {
-            return match self.config.capabilities.coalescing_8 {
+        let asks = |version, feature| request.version() >= version && self.knows(feature);
+        if asks(5, Feature::Coalescing8) && asked.cqe8_coalescing_enable != 0 {
+            return match self.offers(Feature::Coalescing8) {
                 true => Ok(Coalescing::Eight),
                 false => Err(Failure::parameter("completions of eight packets, which are not offered")),
             };
         }
-        match request.version() >= 2 && asked.cqe_coalescing_enable != 0 {
+        match asks(2, Feature::Coalescing) && asked.cqe_coalescing_enable != 0 {
             true => Ok(Coalescing::Four),
             false => Ok(Coalescing::Off),
         }
+    }
+
+    /// What is hashed. Before version 5 of the message nobody could say, and everything was.
+    fn hash_fields(&self, request: &Request, asked: &ConfigRxSteering) -> Result<Fields, Failure> {
+        if request.version() < 5 || !self.offers(Feature::HashTypes) {
+            return Ok(Fields::ALL);
+        }
+        let types = asked.rss_hash_types.get();
+        if types & !hash_types::ALL != 0 {
+            return Err(Failure::parameter(format!("hash types {types:#x}")));
+        }
+        let has = |kind| types & kind != 0;
+        Ok(Fields {
+            ipv4: has(hash_types::IPV4),
+            tcp_ipv4: has(hash_types::TCP_IPV4),
+            udp_ipv4: has(hash_types::UDP_IPV4),
+            ipv6: has(hash_types::IPV6),
+            tcp_ipv6: has(hash_types::TCP_IPV6),
+            udp_ipv6: has(hash_types::UDP_IPV6),
+        })
     }
 }
 
@@ -100,26 +125,6 @@ fn set_state(state: &mut bool, name: &str, value: u32) -> Result<(), Failure> {
         _ => return Err(Failure::parameter(format!("{name} {value}"))),
     }
     Ok(())
-}
-
-/// What is hashed. Drivers from before version 5 of the message cannot say, and get everything.
-fn hash_fields(request: &Request, asked: &ConfigRxSteering) -> Result<Fields, Failure> {
-    if request.version() < 5 {
-        return Ok(Fields::ALL);
-    }
-    let types = asked.rss_hash_types.get();
-    if types & !hash_types::ALL != 0 {
-        return Err(Failure::parameter(format!("hash types {types:#x}")));
-    }
-    let has = |kind| types & kind != 0;
-    Ok(Fields {
-        ipv4: has(hash_types::IPV4),
-        tcp_ipv4: has(hash_types::TCP_IPV4),
-        udp_ipv4: has(hash_types::UDP_IPV4),
-        ipv6: has(hash_types::IPV6),
-        tcp_ipv6: has(hash_types::TCP_IPV6),
-        udp_ipv6: has(hash_types::UDP_IPV6),
-    })
 }
 
 /// Whether frames have somewhere to go.

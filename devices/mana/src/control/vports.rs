@@ -2,10 +2,11 @@
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::rules::control as rules;
 use crate::vport::{Transmit, VPort};
 use crate::wire::Status;
-use crate::wire::gdma_requests::{Index, driver_flags};
+use crate::wire::gdma_requests::Index;
 use crate::wire::mana_requests::{
     ConfigVport, ConfigVportResponse, PF_CQE_8_COALESCING, QueryDeviceConfig, QueryDeviceConfigResponse,
     QueryVportConfigResponse,
@@ -19,19 +20,23 @@ impl Mana {
         if version != PROTOCOL_VERSION {
             return Err(Failure::parameter(format!("protocol version {version:?}")));
         }
-        let offered = &self.config.capabilities;
-        let flags = if offered.coalescing_8 { PF_CQE_8_COALESCING } else { 0 };
+        let flags = if self.offers(Feature::Coalescing8) { PF_CQE_8_COALESCING } else { 0 };
+        let (version, adapter_mtu) = match (self.knows(Feature::HostMode), self.offers(Feature::AdapterMtu)) {
+            (true, _) => (3, self.config.reported_adapter_mtu()),
+            (false, true) => (2, self.config.reported_adapter_mtu()),
+            (false, false) => (1, 0),
+        };
         let answer = QueryDeviceConfigResponse {
             pf_cap_flags: [flags.into(), 0.into(), 0.into(), 0.into()],
             max_num_vports: self.config.ports.into(),
-            bm_hostmode: offered.host_mode.into(),
+            bm_hostmode: self.offers(Feature::HostMode).into(),
             reserved: 0,
             max_num_eqs: self.config.limits.event_queues.into(),
-            adapter_mtu: self.config.reported_adapter_mtu().into(),
+            adapter_mtu: adapter_mtu.into(),
             reserved2: 0.into(),
             reserved3: 0.into(),
         };
-        Ok(Answer::new(&answer).version(3))
+        Ok(Answer::new(&answer).version(version))
     }
 
     /// `MANA_QUERY_VPORT_CONFIG`.
@@ -41,7 +46,7 @@ impl Mana {
             return Err(Failure::parameter(format!("vPort {index} of {}", self.state.vports.len())));
         };
         let queues = u32::from(self.config.queues);
-        let entries = match self.announced(driver_flags::VARIABLE_INDIRECTION_TABLE) {
+        let entries = match self.offers(Feature::VariableTable) {
             true => self.config.indirection_entries,
             false => ONLY_TABLE,
         };

@@ -4,6 +4,7 @@ use nicvisor_core::Context;
 
 use super::{Answer, Failure, Request};
 use crate::device::Mana;
+use crate::features::Feature;
 use crate::objects::{Taker, WorkQueueObject};
 use crate::queue::{Client, CompletionQueue, Moderation, WorkQueue, WorkQueueKind};
 use crate::rules::control as rules;
@@ -58,7 +59,8 @@ impl Mana {
         let handle = self.state.objects.new_handle();
         let object = WorkQueueObject { send, vport, number, work_queue, completion_queue };
         self.state.objects.work_queues.insert(handle, object);
-        Ok(created(handle, &object, moderation))
+        let version = if self.knows(Feature::Moderation) { 2 } else { 1 };
+        Ok(created(handle, &object, moderation).version(version))
     }
 
     /// `MANA_DESTROY_WQ_OBJ`.
@@ -143,7 +145,7 @@ impl Mana {
 
     /// The moderation that version 3 of the request asks for, where the device has any. Drivers ask without looking.
     fn moderation(&self, request: &Request, asked: &CreateWqObject) -> Option<Moderation> {
-        let offered = self.config.capabilities.dynamic_moderation && request.version() >= 3;
+        let offered = self.offers(Feature::Moderation) && request.version() >= 3;
         (offered && asked.req_cq_moderation != 0).then(|| Moderation {
             microseconds: asked.cq_moderation_usec.get(),
             completions: asked.cq_moderation_comp.get().min(0xff) as u8,
@@ -177,5 +179,5 @@ fn created(handle: u64, object: &WorkQueueObject, moderation: Option<Moderation>
         cq_moderation_enabled: moderation.is_some().into(),
         reserved1: [0; 3],
     };
-    Answer::new(&answer).version(2)
+    Answer::new(&answer)
 }

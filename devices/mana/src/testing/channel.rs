@@ -44,6 +44,8 @@ pub struct Channel {
 pub struct Response {
     /// Status, 0 for success.
     pub status: u32,
+    /// Version of what follows.
+    pub version: u16,
     /// What follows the header.
     pub body: Vec<u8>,
 }
@@ -206,7 +208,8 @@ impl Channel {
             let mut bytes = vec![0; oob.tx_oob_data_size.get().min(PAGE) as usize];
             harness.bench.dma().read(self.response_buffer, &mut bytes).expect("in memory");
             let (header, body) = ResponseHeader::read_from_prefix(&bytes).expect("a response header");
-            response = Some(Response { status: header.status.get(), body: body.to_vec() });
+            let (status, version) = (header.status.get(), header.response.msg_version.get());
+            response = Some(Response { status, version, body: body.to_vec() });
         }
         if response.is_some() {
             self.post_buffer(harness);

@@ -1,7 +1,7 @@
 //! A small driver.
 
-use nicvisor_core::Effects;
 use nicvisor_core::testing::Harness;
+use nicvisor_core::{Effects, KernelVersion};
 use zerocopy::IntoBytes;
 
 use super::channel::Channel;
@@ -22,7 +22,11 @@ pub struct Driver {
     pub channel: Channel,
     /// The vPorts that are open.
     pub ports: Vec<Port>,
-    pub(super) device: RegisterDeviceResponse,
+    /// What it announces: `GDMA_DRV_CAP_FLAGS1`.
+    pub flags: u64,
+    /// The release that it says it is from.
+    pub kernel: KernelVersion,
+    pub(crate) device: RegisterDeviceResponse,
 }
 
 impl Driver {
@@ -34,7 +38,8 @@ impl Driver {
         let mut harness = Harness::new(Mana::new(config)?, MEMORY, 0x1000..SEND_AREA);
         let channel = Channel::establish(&mut harness);
         let device = RegisterDeviceResponse { pdid: 0.into(), gpa_mkey: 0.into(), db_id: 0.into() };
-        Ok(Driver { harness, channel, ports: Vec::new(), device })
+        let (flags, kernel) = (FLAGS, KernelVersion::new(7, 3));
+        Ok(Driver { harness, channel, ports: Vec::new(), flags, kernel, device })
     }
 
     /// Sends a request and waits for its response.
@@ -205,3 +210,5 @@ impl Driver {
 const MEMORY: u64 = 64 << 20;
 /// Packets to be sent.
 pub(crate) const SEND_AREA: u64 = 62 << 20;
+/// What the driver of Linux 7.3 announces.
+const FLAGS: u64 = 0x527e_686d;

@@ -12,7 +12,7 @@ use crate::queue::QueueMemory;
 use crate::vport::Coalescing;
 use crate::wire::gdma_requests::{
     AddPages, CreateDmaRegion, CreateQueue, DisableQueue, Handle, Index, PROTOCOL_V1, VerifyVersionRequest,
-    queue_type,
+    VerifyVersionResponse, queue_type,
 };
 use crate::wire::mana_requests::{
     ConfigRxSteering, ConfigVport, ConfigVportResponse, CreateWqObject, CreateWqObjectResponse,
@@ -57,6 +57,15 @@ impl Driver {
     /// # Panics
     /// When the device does not let it.
     pub fn register(&mut self) {
+        self.announce();
+        self.device = self.request(RequestType::RegisterDevice, 1, &[0_u8; 0]).get();
+    }
+
+    /// Says who it is. What the device answers: `GDMA_PF_CAP_FLAG_1_*`.
+    ///
+    /// # Panics
+    /// When the device does not let it.
+    pub fn announce(&mut self) -> u64 {
         let mut version = VerifyVersionRequest {
             protocol_ver_min: PROTOCOL_V1.into(),
             protocol_ver_max: PROTOCOL_V1.into(),
@@ -64,16 +73,17 @@ impl Driver {
             drv_ver: 0.into(),
             os_type: 0x10.into(),
             reserved: 0.into(),
-            os_ver_major: 7.into(),
-            os_ver_minor: 3.into(),
+            os_ver_major: self.kernel.major.into(),
+            os_ver_minor: self.kernel.minor.into(),
             os_ver_build: 0.into(),
             os_ver_platform: 0.into(),
             reserved_2: 0.into(),
             os_ver_str: [[0; 128]; 4],
         };
-        version.gd_drv_cap_flags[0] = (1 << 6).into();
-        assert_eq!(self.request(RequestType::VerifyVfDriverVersion, 1, &version).status, 0);
-        self.device = self.request(RequestType::RegisterDevice, 1, &[0_u8; 0]).get();
+        version.gd_drv_cap_flags[0] = self.flags.into();
+        let answer: VerifyVersionResponse =
+            self.request(RequestType::VerifyVfDriverVersion, 1, &version).get();
+        answer.pf_cap_flags[0].get()
     }
 
     /// Opens the next vPort with all buffers posted and everything armed.
@@ -106,8 +116,7 @@ impl Driver {
 
     /// Whether the driver has to register vPorts and filters, as on a physical function.
     fn is_privileged(&self) -> bool {
-        let config = self.harness.device.config();
-        config.function.is_physical() && !config.capabilities.host_mode
+        self.harness.device.needs_hardware_ports()
     }
 
     /// Has vPort number `index` send for this driver.

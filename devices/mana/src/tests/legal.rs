@@ -1,11 +1,11 @@
 //! Whatever a driver does within the rules, nothing is found and nothing is lost.
 
-use nicvisor_core::{Device, Fate};
+use nicvisor_core::{Device, Fate, KernelVersion, Profile};
 use nicvisor_net::parse::{IpVersion, parse};
 use nicvisor_net::testing::{Packet, seed};
 use proptest::prelude::*;
 
-use super::{RECEIVER, broken, config, open_with};
+use super::{RECEIVER, broken, config};
 use crate::config::{Enforcement, FunctionKind};
 use crate::testing::{Driver, Offload, Send, Setup};
 use crate::vport::Coalescing;
@@ -145,6 +145,14 @@ fn perform(driver: &mut Driver, setup: Setup, act: Act, tally: &mut Tally) {
     }
 }
 
+fn kernel() -> impl Strategy<Value = KernelVersion> {
+    (6..8_u32, 1..20_u32).prop_map(|(major, minor)| KernelVersion { major, minor })
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    prop_oneof![Just(Profile::Current), Just(Profile::Announced), kernel().prop_map(Profile::Linux)]
+}
+
 fn version(v6: bool) -> IpVersion {
     if v6 { IpVersion::V6 } else { IpVersion::V4 }
 }
@@ -178,13 +186,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn nothing_legal_breaks_a_rule(
-        acts in proptest::collection::vec(act(), 1..80), four: bool, physical: bool,
+        acts in proptest::collection::vec(act(), 1..80), four: bool, physical: bool, profile in profile(),
+        kernel in kernel(),
     ) {
         let coalescing = if four { Coalescing::Four } else { Coalescing::Off };
         let enforcement = Enforcement { source_address: false, ..Enforcement::default() };
         let setup = Setup { queues: QUEUES, coalescing, ..Setup::default() };
         let function = if physical { FunctionKind::Pf } else { FunctionKind::Vf };
-        let mut driver = open_with(Config { enforcement, function, ..config(RECEIVER) }, setup);
+        let config = Config { enforcement, function, profile, ..config(RECEIVER) };
+        let mut driver = Driver { kernel, ..Driver::new(config).unwrap() };
+        driver.open(setup);
         let mut tally = Tally::default();
         for act in acts {
             perform(&mut driver, setup, act, &mut tally);

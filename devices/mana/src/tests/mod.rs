@@ -8,6 +8,7 @@ mod legal;
 mod lifecycle;
 mod objects;
 mod physical;
+mod profiles;
 mod queues;
 mod receive;
 mod receive_tunnels;

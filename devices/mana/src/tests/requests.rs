@@ -39,6 +39,7 @@ fn the_device_says_what_it_is() {
 fn the_device_list_has_holes_only_for_drivers_that_skip_them() {
     let capabilities = Capabilities { rdma: true, device_list_holes: true, ..Capabilities::default() };
     let mut driver = started(Config { capabilities, ..config(SENDER) });
+    driver.harness.device.state.driver.as_mut().unwrap().flags = 0;
     let devices: ListDevicesResponse = driver.request(RequestType::ListDevices, 1, &NOTHING).get();
     assert_eq!(devices.devs.map(|device| device.kind.get())[..4], [1, 2, 3, 0]);
     driver.harness.device.state.driver.as_mut().unwrap().flags |= 1 << 11;

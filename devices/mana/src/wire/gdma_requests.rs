@@ -99,6 +99,8 @@ wire! {
 
 /// `GDMA_DRV_CAP_FLAG_1_*`: what a driver announces that the device acts on.
 pub mod driver_flags {
+    /// The driver asks for the channel's timeout where the device answers with this bit.
+    pub const HWC_TIMEOUT_RECONFIG: u64 = 1 << 3;
     /// Pages of 4 MiB, 1 GiB and 2 GiB in DMA regions.
     pub const LARGE_PAGES: u64 = 1 << 4;
     /// Indirection tables need not have 64 entries.
@@ -107,6 +109,8 @@ pub mod driver_flags {
     pub const HW_VPORT_LINK_AWARE: u64 = 1 << 6;
     /// The list of devices may have holes.
     pub const DEV_LIST_HOLES: u64 = 1 << 11;
+    /// The driver changes the moderation of its completion queues while they run.
+    pub const DYN_INTERRUPT_MODERATION: u64 = 1 << 28;
 }
 
 /// `GDMA_DRV_CAP_FLAG_1_HWC_TIMEOUT_RECONFIG`, which the device answers with to offer the timeout query.

@@ -180,9 +180,10 @@ option! {
 }
 
 wire! {
-    /// The fixed part of `struct gve_driver_info`; two version strings of 128 bytes follow.
+    /// The fixed part of `struct gve_driver_info`; two version strings of [`VERSION_STR_LEN`] bytes follow.
+    /// The first is the release, as `uname -r` has it.
     DriverInfo: 48 {
-        /// 1 for Linux.
+        /// Such as [`OS_TYPE_LINUX`].
         os_type: u8,
         /// Driver version, unused by Linux.
         driver_major: u8,
@@ -192,9 +193,9 @@ wire! {
         driver_sub: u8,
         /// Kernel version.
         os_version_major: U32,
-        /// Kernel version.
+        /// Linux: `SUBLEVEL`.
         os_version_minor: U32,
-        /// Kernel version.
+        /// Linux: `PATCHLEVEL`.
         os_version_sub: U32,
         /// 256 capability bits, see `enum gve_driver_capbility`.
         driver_capability_flags: [U64; 4],
@@ -211,6 +212,10 @@ wire! {
     }
 }
 
+/// `os_type` of Linux (`gve_main.c`).
+pub const OS_TYPE_LINUX: u8 = 1;
+/// `GVE_VERSION_STR_LEN`.
+pub const VERSION_STR_LEN: usize = 128;
 /// `GVE_ADMINQ_DEVICE_DESCRIPTOR_VERSION`.
 pub const DEVICE_DESCRIPTOR_VERSION: u32 = 1;
 /// `GVE_SUP_MODIFY_RING_MASK`.
