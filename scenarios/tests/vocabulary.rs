@@ -11,7 +11,7 @@ fn checked(steps: &str) -> Result<(), String> {
     let text = format!("description = 'x'\n[[nic]]\nkind = 'gve'\n{steps}");
     let scenario = parse(Path::new("s.toml"), &text, &[]).unwrap().remove(0);
     let event = EventPoint { name: "reset".into(), meaning: "".into(), arguments: Vec::new() };
-    let value = OverridePoint { value: Field::new("status", 32) };
+    let value = OverridePoint::new(Field::new("status", 32));
     let faults = FaultPoints { events: vec![event], overrides: vec![value], ..FaultPoints::default() };
     let device = KnownDevice { counters: Vec::new(), faults };
     let devices = BTreeMap::from([("gve0".to_owned(), device)]);

@@ -12,7 +12,7 @@ use nicvisor_net::stats::HandedStats;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::admin::{AdminQueue, AdminRing, Capabilities, FlowRules, Resources, RssState, StatsReport};
+use crate::admin::{self, AdminQueue, AdminRing, Capabilities, FlowRules, Resources, RssState, StatsReport};
 use crate::buffers::PageList;
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
@@ -59,6 +59,16 @@ impl Gve {
         self.state.admin.failed = old.admin.failed;
         self.state.faults = old.faults;
         context.observe(EventKind::State, || DeviceEvent::new(EventKind::State, "reset"));
+    }
+
+    /// Drops findings about queues of which faults moved an index: what the driver does there may not be its fault.
+    fn excuse(&self, context: &mut Context<'_>) {
+        let is_disturbed = |name: &str| match name.split_once(' ') {
+            Some(("tx", id)) => find(&self.state.tx, id).is_some_and(|queue| queue.disturbed),
+            Some(("rx", id)) => find(&self.state.rx, id).is_some_and(|queue| queue.disturbed),
+            _ => name == admin::CHANNEL && self.state.admin.disturbed,
+        };
+        context.effects.findings.retain(|finding| !is_disturbed(&finding.queue));
     }
 
     /// An event on a queue of notification block `block`.
@@ -174,12 +184,14 @@ impl PciDevice for Gve {
             2 => self.write_doorbell(context, offset, data),
             _ => (),
         }
+        self.excuse(context);
     }
 }
 
 impl Device for Gve {
     fn receive(&mut self, context: &mut Context<'_>, _port: u16, frame: Frame) {
         self.receive_frame(context, frame);
+        self.excuse(context);
     }
 
     fn set_link(&mut self, context: &mut Context<'_>, _port: u16, up: bool) {
@@ -198,6 +210,7 @@ impl Device for Gve {
     fn deadline(&mut self, context: &mut Context<'_>) {
         self.write_stats(context);
         self.write_due_completions(context);
+        self.excuse(context);
         if self.state.admin.next_deadline().is_some_and(|due| due <= context.now) {
             self.resume_admin(context);
         }
@@ -292,6 +305,11 @@ impl State {
             false => Err("a queue whose indices are outside its rings".to_owned()),
         }
     }
+}
+
+/// The queue whose id is the number in `id`.
+fn find<'a, T>(queues: &'a [Option<T>], id: &str) -> Option<&'a T> {
+    queues.get(id.parse::<usize>().ok()?)?.as_ref()
 }
 
 /// Where the admin queue of a previous owner was.

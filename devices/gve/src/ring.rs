@@ -11,7 +11,7 @@ pub(crate) struct CompletionRing {
     size: u16,
     next: u16,
     /// The generation bit of the entry to be written next.
-    pub(crate) generation: bool,
+    generation: bool,
 }
 
 impl CompletionRing {
@@ -20,10 +20,23 @@ impl CompletionRing {
         CompletionRing { address, size, next: 0, generation: true }
     }
 
-    /// Writes the next entry. The generation bit is among the first eight bytes of every kind of entry, so they
+    /// Where the next entry belongs.
+    pub(crate) fn place(&self) -> u16 {
+        self.next
+    }
+
+    /// The generation bit of an entry at index `place`, which counts on past the ring's end: what is before the next
+    /// entry's place belongs to the next round.
+    pub(crate) fn generation(&self, place: u16) -> bool {
+        self.generation ^ (place & (self.size - 1) < self.next)
+    }
+
+    /// Writes the next entry. It belongs at [`Self::place`]; a fault may have it written elsewhere.
+    ///
+    /// The generation bit is among the first eight bytes of every kind of entry, so they
     /// are written last: a driver on another CPU that sees the bit sees the rest too.
-    pub(crate) fn push(&mut self, context: &Context<'_>, entry: &[u8]) -> Result<(), DmaError> {
-        let address = self.address + u64::from(self.next) * entry.len() as u64;
+    pub(crate) fn push(&mut self, context: &Context<'_>, place: u16, entry: &[u8]) -> Result<(), DmaError> {
+        let address = self.address + u64::from(place & (self.size - 1)) * entry.len() as u64;
         let Some((head, rest)) = entry.split_first_chunk::<8>() else { return Ok(()) };
         context.dma.write(address + head.len() as u64, rest)?;
         context.dma.store_release(address, u64::from_ne_bytes(*head))?;

@@ -164,12 +164,13 @@ impl Mana {
         own.map(|(id, _)| *id).collect()
     }
 
-    /// Drops what is not to be reported.
+    /// Drops what is not to be reported, and what may come of ring indices that faults moved.
     fn ignore(&self, context: &mut Context<'_>) {
-        let ignored = &self.config.ignored_rules;
-        if !ignored.is_empty() {
-            context.effects.findings.retain(|finding| !ignored.contains(&*finding.rule));
-        }
+        let (ignored, queues) = (&self.config.ignored_rules, &self.state.queues);
+        context
+            .effects
+            .findings
+            .retain(|finding| !ignored.contains(&*finding.rule) && !queues.is_disturbed(&finding.queue));
     }
 
     /// Whether a frame is for vPort number `port`, as far as the address says. Those of a physical function get what

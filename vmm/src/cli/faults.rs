@@ -59,7 +59,11 @@ fn describe(points: &FaultPoints) -> String {
         text += "Values that can be overridden\n";
     }
     for point in &points.overrides {
-        text += &format!("  {}\n", list(std::slice::from_ref(&point.value)));
+        let queues = point.queues.map_or_else(String::new, |count| {
+            let (kind, index) = point.value.name.split_once('.').unwrap_or((&point.value.name, ""));
+            format!(", or of one of {count} queues: {kind} 0.{index}")
+        });
+        text += &format!("  {}{queues}\n", list(std::slice::from_ref(&point.value)));
     }
     if !points.events.is_empty() {
         text += "Events\n";
@@ -105,9 +109,13 @@ mod tests {
     fn what_can_be_done_to_a_nic_is_listed() {
         let points = "gve".parse::<crate::nic::NicSpec>().unwrap().build().unwrap().fault_points();
         let text = describe(&points);
-        for name in
-            ["GVE_ADMINQ_CREATE_TX_QUEUE", "completion_tag", "register.device_status", "reset-request"]
-        {
+        for name in [
+            "GVE_ADMINQ_CREATE_TX_QUEUE",
+            "completion_tag",
+            "register.device_status",
+            "reset-request",
+            "tx 0.tail",
+        ] {
             assert!(text.contains(name), "{text}");
         }
         assert_eq!(describe(&FaultPoints::default()), "This NIC has no fault points.\n");

@@ -18,6 +18,8 @@
 //! completion = { queue = "tx", uses = { every = 3 }, insert = { completion_tag = { xor = 1 } }, interrupt = "suppress" }
 //! # A register shows something else.
 //! override = { name = "register.device_status", value = { xor = 2 }, lasts = "5s" }
+//! # The device takes the fifth doorbell of TX queue 0 for one that rings three entries more.
+//! override = { name = "tx 0.tail", uses = { nth = 5 }, value = { add = 3 } }
 //! # Something happens now.
 //! event = { name = "reset-request" }
 //! # All is well again; with a label, one fault ends.
@@ -48,6 +50,12 @@
 //! or moves the interrupt. Durations are texts such as `"16s"` and `"250us"`; `"forever"` is until the fault is
 //! lifted. A ring is made to overflow by duplicating more often than it has entries.
 //!
+//! **Overrides** ([`OverrideFault`]) change a value that the driver reads, on its way, or a *ring index* that the
+//! device uses: what a doorbell said, or where the device writes its next entry, with the generation or owner bits of
+//! that place. Ring indices are named by kind of queue (`tx.tail`, all of them) or by queue (`tx 3.tail`). Each use is
+//! changed by itself: the device goes on from where it truly was. What the driver then does on that queue is not held
+//! against it.
+//!
 //! Faults that hit the same use add up, in the order in which they were injected.
 //!
 //! # For the writer of a device
@@ -57,7 +65,9 @@
 //! * at each command, [`CommandFaults::command`] what to do with it;
 //! * for each completion, a [`Shaper`] (one per queue): offer it, write what comes out, and add its deadline to
 //!   the device's;
-//! * for each value that the driver reads, [`Overrides::apply`] what to show.
+//! * for each value that the driver reads, [`Overrides::apply`] what to show;
+//! * for each use of a ring index, [`Overrides::apply_to_queue`] what to use, and say no more of that queue's breaches
+//!   once it was another.
 //!
 //! Fields of wire structures need no code: describe the structure as a list of [`WireField`]s, which also says
 //! what the device tells about itself, and use a [`WireView`] over its bytes.

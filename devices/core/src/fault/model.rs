@@ -146,15 +146,15 @@ pub enum InterruptFault {
     Vector(u16),
 }
 
-/// A value that the driver reads is changed on its way.
+/// A value that the driver reads is changed on its way, or a ring index where the device uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OverrideFault {
-    /// The value, by the name that the device gives it.
+    /// The value, by the name that the device gives it; a ring index of one queue as in `tx 3.tail`.
     pub name: String,
-    /// What the driver gets to see.
+    /// What the driver gets to see, or the device uses.
     pub value: Change,
-    /// Which reads are hit.
+    /// Which reads or uses are hit.
     #[serde(default)]
     pub uses: Uses,
     /// How long the fault is there; until it is lifted if left out.

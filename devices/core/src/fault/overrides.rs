@@ -18,6 +18,8 @@ pub struct Overrides {
 pub(super) struct OverrideRule {
     pub(super) trigger: Trigger,
     name: String,
+    /// Only of the queue with this number.
+    queue: Option<u32>,
     bits: u8,
     edit: Edit,
 }
@@ -30,7 +32,19 @@ impl Overrides {
 
     /// The driver looks at `name`, which is `value`: what it gets to see.
     pub fn apply(&mut self, now: Time, name: &str, value: u64) -> u64 {
-        self.rules.iter_mut().filter(|rule| rule.name == name).fold(value, |value, rule| {
+        self.apply_where(now, value, |rule| rule.name == name)
+    }
+
+    /// The ring index `name` (such as `tx.tail`) of queue number `queue` is about to be used, which is `value`: what
+    /// is to be used.
+    pub fn apply_to_queue(&mut self, now: Time, name: &str, queue: u32, value: u64) -> u64 {
+        let is_meant =
+            |rule: &OverrideRule| rule.name == name && rule.queue.is_none_or(|number| number == queue);
+        self.apply_where(now, value, is_meant)
+    }
+
+    fn apply_where(&mut self, now: Time, value: u64, is_meant: impl Fn(&OverrideRule) -> bool) -> u64 {
+        self.rules.iter_mut().filter(|rule| is_meant(rule)).fold(value, |value, rule| {
             match rule.trigger.fires(now) {
                 true => rule.edit.apply(value, rule.bits),
                 false => value,
@@ -56,13 +70,14 @@ impl Overrides {
         fault: &OverrideFault,
         label: String,
     ) -> Result<(), FaultError> {
-        let point = points.override_point(&fault.name)?;
+        let (point, queue) = points.override_point(&fault.name)?;
         if let Some(problem) = fault.uses.problem() {
             return Err(FaultError::Contradiction(format!("{}: {problem}", fault.name)));
         }
         self.rules.push(OverrideRule {
             trigger: Trigger::new(label, fault.uses, fault.lasts, now),
-            name: fault.name.clone(),
+            name: point.value.name.to_string(),
+            queue,
             bits: point.value.bits,
             edit: Edit::of(&fault.value, &point.value)?,
         });

@@ -13,7 +13,7 @@ pub struct FaultPoints {
     pub channels: Vec<Channel>,
     /// Kinds of queues with completions.
     pub queues: Vec<QueuePoint>,
-    /// Values that the driver reads.
+    /// Values that the driver reads, and ring indices.
     pub overrides: Vec<OverridePoint>,
     /// What the device can be told to do.
     pub events: Vec<EventPoint>,
@@ -52,12 +52,28 @@ pub struct QueuePoint {
     pub fields: Vec<Field>,
 }
 
-/// A value that the driver reads.
+/// A value that the driver reads, or a ring index that the device uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverridePoint {
     /// What it is and its name, such as `register.device_status`.
     #[serde(flatten)]
     pub value: Field,
+    /// Of a ring index, whose name (`tx.tail`) starts with a kind of queue: how many of these there can be. `tx 3.tail`
+    /// is that of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u32>,
+}
+
+impl OverridePoint {
+    /// A value that the device has once.
+    pub fn new(value: Field) -> OverridePoint {
+        OverridePoint { value, queues: None }
+    }
+
+    /// A ring index that each of `queues` queues has.
+    pub fn of_queues(value: Field, queues: u32) -> OverridePoint {
+        OverridePoint { value, queues: Some(queues) }
+    }
 }
 
 /// Something that the device can be told to do.
@@ -213,10 +229,23 @@ impl FaultPoints {
         self.queue(selector).map(|_| ())
     }
 
-    pub(super) fn override_point(&self, name: &str) -> Result<&OverridePoint, FaultError> {
-        let names = self.overrides.iter().map(|point| &*point.value.name);
-        let position = FaultError::find(|| "value to override".to_owned(), name, names)?;
-        Ok(&self.overrides[position])
+    /// The value of this name, and the number of the queue that it means (`tx 3.tail`) where it means only one.
+    pub(super) fn override_point(&self, name: &str) -> Result<(&OverridePoint, Option<u32>), FaultError> {
+        let (general, queue) = match numbered(name) {
+            Some((kind, number, index)) => (format!("{kind}.{index}"), Some((kind, number))),
+            None => (name.to_owned(), None),
+        };
+        let known: Vec<&OverridePoint> =
+            self.overrides.iter().filter(|point| queue.is_none() || point.queues.is_some()).collect();
+        let names = known.iter().map(|point| &*point.value.name);
+        let position = FaultError::find(|| "value to override".to_owned(), &general, names)?;
+        let point = known[position];
+        let Some((kind, number)) = queue else { return Ok((point, None)) };
+        let count = point.queues.unwrap_or(0);
+        match number.parse().ok().filter(|number| *number < count) {
+            Some(number) => Ok((point, Some(number))),
+            None => Err(FaultError::QueueNumber { kind: kind.to_owned(), number: number.to_owned(), count }),
+        }
     }
 
     pub(super) fn event(&self, name: &str) -> Result<&EventPoint, FaultError> {
@@ -224,6 +253,13 @@ impl FaultPoints {
         let position = FaultError::find(|| "event".to_owned(), name, names)?;
         Ok(&self.events[position])
     }
+}
+
+/// The parts of a name such as `tx 3.tail`.
+fn numbered(name: &str) -> Option<(&str, &str, &str)> {
+    let (kind, rest) = name.split_once(' ')?;
+    let (number, index) = rest.split_once('.')?;
+    Some((kind, number, index))
 }
 
 /// The field of that name.
@@ -254,6 +290,10 @@ mod tests {
         FaultPoints {
             channels: vec![channel("admin", &["OPEN", "CLOSE"]), channel("messages", &["OPEN", "SEND"])],
             queues: vec![QueuePoint { kind: "tx".into(), count: 4, fields: Vec::new() }],
+            overrides: vec![
+                OverridePoint::new(Field::new("register.status", 8)),
+                OverridePoint::of_queues(Field::new("tx.tail", 16), 4),
+            ],
             ..FaultPoints::default()
         }
     }
@@ -283,6 +323,26 @@ mod tests {
         let message = points.command(None, "CLOZE").unwrap_err().to_string();
         assert!(message.contains("did you mean \"CLOSE\"?") && message.contains("SEND"), "{message}");
         assert!(points.command(Some("admin"), "SEND").is_err());
+    }
+
+    #[test]
+    fn a_ring_index_is_that_of_one_queue_or_of_all() {
+        let points = points();
+        assert_eq!(points.override_point("tx.tail").unwrap().1, None);
+        let (point, queue) = points.override_point("tx 3.tail").unwrap();
+        assert_eq!((&*point.value.name, queue), ("tx.tail", Some(3)));
+        for (wrong, complaint) in [
+            ("tx 4.tail", "use tx 0 to tx 3"),
+            ("tx x.tail", "use tx 0 to tx 3"),
+            ("tx 3.tale", "did you mean \"tx.tail\"?"),
+            ("rx 0.tail", "there are: tx.tail"),
+            ("register 0.status", "there are: tx.tail"),
+            ("tx.tale", "there are: register.status, tx.tail"),
+        ] {
+            let message = points.override_point(wrong).unwrap_err().to_string();
+            assert!(message.contains(complaint), "{wrong}: {message}");
+        }
+        assert!(FaultPoints::default().override_point("tx 0.tail").is_err());
     }
 
     #[test]

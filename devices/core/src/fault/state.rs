@@ -227,6 +227,20 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_index_changes_for_the_queues_that_are_meant() {
+        let mut state = FaultState::default();
+        inject(&mut state, r#"fault.override = { name = "tx 1.tail", value = { add = 3 } }"#).unwrap();
+        let tails = |state: &mut FaultState| {
+            [0, 1].map(|queue| state.overrides.apply_to_queue(Time::ZERO, "tx.tail", queue, 0xfffe))
+        };
+        assert_eq!(tails(&mut state), [0xfffe, 1]);
+        inject(&mut state, r#"fault.override = { name = "tx.tail", uses = { nth = 1 }, value = 7 }"#)
+            .unwrap();
+        assert_eq!(tails(&mut state), [7, 1]);
+        assert_eq!(state.overrides.apply_to_queue(Time::ZERO, "rx.tail", 1, 5), 5);
+    }
+
+    #[test]
     fn an_event_gets_all_its_arguments() {
         let mut state = FaultState::default();
         let text = r#"fault.event = { name = "link", arguments = { up = false } }"#;

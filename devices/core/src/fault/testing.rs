@@ -24,7 +24,10 @@ pub(crate) fn points() -> FaultPoints {
             commands: vec![create],
         }],
         queues: vec![QueuePoint { kind: "tx".into(), count: 4, fields: Field::of(&COMPLETION) }],
-        overrides: vec![OverridePoint { value: Field::new("register.status", 8) }],
+        overrides: vec![
+            OverridePoint::new(Field::new("register.status", 8)),
+            OverridePoint::of_queues(Field::new("tx.tail", 16), 4),
+        ],
         events: vec![EventPoint {
             name: "link".into(),
             meaning: "The link goes up or down.".into(),

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::device::Gve;
+use crate::faults::indices::ADMIN_PROD_CNT;
 use crate::rules;
 use crate::wire::admin::{Command, Opcode, Status};
 
@@ -45,6 +46,8 @@ pub(crate) struct AdminQueue {
     /// Commands executed since power-on, and how many of them failed.
     pub(crate) executed: u64,
     pub(crate) failed: u64,
+    /// A fault had a doorbell say something else.
+    pub(crate) disturbed: bool,
 }
 
 /// A command that a fault delays.
@@ -60,6 +63,7 @@ impl AdminQueue {
     pub(crate) fn restart(&mut self) {
         (self.producer, self.consumer, self.counter) = (0, 0, 0);
         self.delayed = None;
+        self.disturbed = false;
     }
 
     /// When a delayed command is due.
@@ -107,11 +111,16 @@ impl Gve {
             rules::report(&self.config, context, &rules::ADMIN_DOORBELL, message, |_| ());
             return;
         };
+        let rung = self.state.faults.overrides.apply(context.now, ADMIN_PROD_CNT, producer.into()) as u32;
+        self.state.admin.disturbed |= rung != producer;
+        let producer = rung;
         let waiting = producer.wrapping_sub(self.state.admin.consumer);
         if waiting > ring.entries.into() {
             let message =
                 format!("admin doorbell {producer}: {waiting} commands in a queue of {}", ring.entries);
-            rules::report(&self.config, context, &rules::ADMIN_DOORBELL, message, |_| ());
+            rules::report(&self.config, context, &rules::ADMIN_DOORBELL, message, |finding| {
+                finding.queue = CHANNEL.to_owned();
+            });
             return;
         }
         self.state.admin.producer = producer;
@@ -267,6 +276,6 @@ fn write_answer<T: IntoBytes + Immutable + ?Sized>(
 }
 
 /// The admin queue's name in faults and findings.
-const CHANNEL: &str = "admin";
+pub(crate) const CHANNEL: &str = "admin";
 /// Where an entry keeps its status.
 const STATUS_OFFSET: u64 = 4;

@@ -4,6 +4,7 @@
 //! pass `admin`, completions the shapers of `tx` and `rx`, values that the driver reads `registers` and
 //! `admin::describe`. Faults stay when the driver resets the device: they belong to the test, not to it.
 
+pub(crate) mod indices;
 mod points;
 
 use std::collections::BTreeMap;

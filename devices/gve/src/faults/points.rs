@@ -4,6 +4,7 @@ use nicvisor_core::fault::{
     Argument, Channel, CommandPoint, EventPoint, FaultPoints, Field, OverridePoint, QueuePoint, WireField,
 };
 
+use super::indices;
 use crate::device::Gve;
 use crate::wire::admin::{self, Opcode};
 use crate::wire::{gqi, rx, tx};
@@ -18,7 +19,7 @@ impl Gve {
                 commands: Opcode::ALL.iter().copied().map(command).collect(),
             }],
             queues: self.queue_points(queues),
-            overrides: overrides(),
+            overrides: overrides(self.config.format.is_gqi(), queues),
             events: events(queues, self.config.vectors()),
         }
     }
@@ -44,10 +45,11 @@ fn command(opcode: Opcode) -> CommandPoint {
     CommandPoint { name: opcode.name().into(), request: Field::of(opcode.request()), answer }
 }
 
-/// Registers, and the fields of the device descriptor and its options.
-fn overrides() -> Vec<OverridePoint> {
+/// Registers, the fields of the device descriptor and its options, and ring indices.
+fn overrides(is_gqi: bool, queues: u32) -> Vec<OverridePoint> {
     let registers = REGISTERS.iter().map(|(name, field)| Field { name: (*name).into(), ..field.describe() });
-    registers.chain(descriptor_fields()).map(|value| OverridePoint { value }).collect()
+    let values = registers.chain(descriptor_fields()).map(OverridePoint::new);
+    values.chain(indices::points(is_gqi, queues)).collect()
 }
 
 /// The fields of the device descriptor and its options, such as `jumbo_frames.max_mtu`.

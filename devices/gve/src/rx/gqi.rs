@@ -23,7 +23,7 @@ pub(crate) struct GqiRings {
     /// Descriptors written since then.
     used: u32,
     /// The next descriptor's, from 1 to 7.
-    pub(super) seqno: u8,
+    seqno: u8,
 }
 
 impl GqiRings {
@@ -31,9 +31,26 @@ impl GqiRings {
         GqiRings { descriptors, size, filled: 0, used: 0, seqno: 1 }
     }
 
-    /// Writes the next descriptor. The sequence number is in its last bytes.
-    pub(super) fn push(&mut self, context: &Context<'_>, raw: &RawCompletion) -> Result<(), DmaError> {
-        let index = u64::from(self.used) & u64::from(self.size - 1);
+    /// Where the next descriptor belongs: how many were written before.
+    pub(super) fn place(&self) -> u32 {
+        self.used
+    }
+
+    /// The sequence number of the descriptor at `place`.
+    pub(super) fn seqno(&self, place: u32) -> u8 {
+        let ahead = i64::from(place.wrapping_sub(self.used) as i32);
+        (i64::from(self.seqno - 1) + ahead).rem_euclid(LAST_SEQNO.into()) as u8 + 1
+    }
+
+    /// Writes the next descriptor. It belongs at [`Self::place`]; a fault may have it written elsewhere. The sequence
+    /// number is in its last bytes.
+    pub(super) fn push(
+        &mut self,
+        context: &Context<'_>,
+        place: u32,
+        raw: &RawCompletion,
+    ) -> Result<(), DmaError> {
+        let index = u64::from(place) & u64::from(self.size - 1);
         let address = self.descriptors + index * RX_DESCRIPTOR_SIZE as u64 + RX_DESCRIPTOR_PADDING as u64;
         let [first, second, ..] = raw.as_chunks::<8>().0 else { return Ok(()) };
         context.dma.write(address, first)?;

@@ -129,6 +129,7 @@ impl Gve {
     /// The driver rang the doorbell of an RX queue. False if there is no such queue.
     pub(crate) fn ring_rx(&mut self, context: &mut Context<'_>, id: u32, value: u32) -> bool {
         let Some(mut queue) = self.state.rx.get_mut(id as usize).and_then(Option::take) else { return false };
+        let value = queue.rung(context, &mut self.state.faults.overrides, value);
         queue.fetch_buffers(&self.config, context, value);
         self.deliver(context, &mut queue);
         self.state.rx[id as usize] = Some(queue);
@@ -153,7 +154,7 @@ impl Gve {
         let mut notify = false;
         while let Some(ready) = queue.shaper.take(context.now) {
             let frames = &ready.entry.frames;
-            match queue.write_completion(context, &ready) {
+            match queue.write_completion(context, &mut self.state.faults.overrides, &ready) {
                 Ok(()) => {
                     let counters = &mut self.state.counters;
                     counters.rx_completions += u64::from(ready.copies);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nicvisor_core::fault::{CompletionFaults, FieldsMut, Ready, Shaper, WireField, WireView};
+use nicvisor_core::fault::{CompletionFaults, FieldsMut, Overrides, Ready, Shaper, WireField, WireView};
 use nicvisor_core::{Context, DmaError, DropReason, Duration, Fate, FrameId, Time};
 use nicvisor_net::rsc::{Limits, Rsc};
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use super::classify::Arrival;
 use super::gqi::{self, GqiRings};
 use crate::buffers::{BufferError, Buffers};
 use crate::config::Config;
+use crate::faults::indices::{Indices, RX_BUFQ_TAIL, RX_CNT, RX_COMPLQ_TAIL, RX_FILL_CNT};
 use crate::ring::CompletionRing;
 use crate::rules;
 use crate::wire::admin::Stat;
@@ -45,6 +46,8 @@ pub(crate) struct RxQueue {
     pub(crate) rsc: Option<Rsc>,
     /// Completions on their way to the ring.
     pub(crate) shaper: Shaper<Pending>,
+    /// A fault had one of its indices be another.
+    pub(crate) disturbed: bool,
     pub(crate) stats: QueueStats,
 }
 
@@ -107,6 +110,7 @@ impl RxQueue {
             waiting: VecDeque::new(),
             rsc: None,
             shaper: Shaper::new("rx", id.into()),
+            disturbed: false,
             stats: QueueStats::default(),
         }
     }
@@ -281,25 +285,43 @@ impl RxQueue {
     pub(crate) fn write_completion(
         &mut self,
         context: &Context<'_>,
+        overrides: &mut Overrides,
         ready: &Ready<Pending>,
     ) -> Result<(), DmaError> {
+        let layout = self.layout();
+        let mut indices = Indices { overrides, queue: self.id.into(), disturbed: &mut self.disturbed };
         for _ in 0..ready.copies {
             let mut raw = ready.entry.raw;
-            let mut fields = WireView::new(self.layout(), &mut raw);
+            let mut fields = WireView::new(layout, &mut raw);
             match &mut self.rings {
                 RxRings::Dqo(ring) => {
-                    fields.set_field("generation", ring.generation.into());
+                    let place = indices.apply(context, RX_COMPLQ_TAIL, ring.place().into()) as u16;
+                    fields.set_field("generation", ring.generation(place).into());
                     ready.rewrite(&mut fields);
-                    ring.push(context, &raw)?;
+                    ring.push(context, place, &raw)?;
                 }
                 RxRings::Gqi(rings) => {
-                    fields.set_field("seqno", rings.seqno.into());
+                    let place = indices.apply(context, RX_CNT, rings.place());
+                    fields.set_field("seqno", rings.seqno(place).into());
                     ready.rewrite(&mut fields);
-                    rings.push(context, &raw)?;
+                    rings.push(context, place, &raw)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What a doorbell says, as faults want it.
+    pub(crate) fn rung(&mut self, context: &Context<'_>, overrides: &mut Overrides, value: u32) -> u32 {
+        let name = if matches!(self.rings, RxRings::Dqo(_)) { RX_BUFQ_TAIL } else { RX_FILL_CNT };
+        let mut indices = Indices { overrides, queue: self.id.into(), disturbed: &mut self.disturbed };
+        indices.apply(context, name, value)
+    }
+
+    /// Buffers in the device's hands.
+    #[cfg(test)]
+    pub(crate) fn posted(&self) -> usize {
+        self.posted.len()
     }
 
     /// Bytes of the frames that wait.

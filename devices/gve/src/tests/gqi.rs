@@ -319,6 +319,58 @@ fn counters_and_descriptors_can_lie() {
     assert_eq!(queues.receive(), None);
 }
 
+/// Sends one frame and says what the driver sees as done.
+fn send_one(queues: &mut Queues) -> u32 {
+    let mut frame = Packet::new(IpVersion::V4, 100).build();
+    seed(&mut frame, false);
+    queues.send(&frame, frame.len(), 0);
+    queues.done()
+}
+
+#[test]
+fn the_event_counter_stalls_and_jumps() {
+    let mut queues = Queues::new(QueueFormat::GqiQpl, 1500);
+    let fault = r#"override = { name = "tx 0.event_counter", uses = { nth = 2 }, value = 0xfffffff0 }"#;
+    queues.driver.inject(fault).unwrap();
+    assert_eq!([1, 2, 3].map(|_| send_one(&mut queues)), [1, 0xffff_fff0, 3]);
+    assert_clean(&queues.driver.effects());
+}
+
+#[test]
+fn doorbells_say_what_faults_want() {
+    for (value, sent) in [("{ add = -1 }", 0), ("0x80000000", 0), ("{ add = 2 }", 1)] {
+        let mut queues = Queues::new(QueueFormat::GqiRda, 1500);
+        let fault = format!(r#"override = {{ name = "tx.req", uses = {{ nth = 1 }}, value = {value} }}"#);
+        queues.driver.inject(&fault).unwrap();
+        send_one(&mut queues);
+        let effects = queues.driver.effects();
+        assert_clean(&effects);
+        assert_eq!(effects.frames.len(), sent, "{value}");
+    }
+    let mut queues = Queues::new(QueueFormat::GqiRda, 1500);
+    queues.driver.inject(r#"override = { name = "rx.fill_cnt", value = 3 }"#).unwrap();
+    queues.post(8);
+    assert_eq!(queues.driver.harness.device.state.rx[0].as_ref().unwrap().posted(), 3);
+}
+
+#[test]
+fn a_descriptor_is_written_elsewhere_as_if_it_belonged_there() {
+    let mut queues = Queues::new(QueueFormat::GqiRda, 1500);
+    queues.post(16);
+    queues
+        .driver
+        .inject(r#"override = { name = "rx 0.cnt", uses = { nth = 1 }, value = { add = 9 } }"#)
+        .unwrap();
+    for id in 0..2 {
+        queues.driver.arrive(1 + id, Packet::new(IpVersion::V4, 100).build());
+    }
+    let seqno =
+        |place: u64| queues.driver.harness.read::<[u8; 16]>(queues.rx_descriptors + 64 * place + 48)[15] & 7;
+    assert_eq!([0, 1, 9].map(seqno), [0, 2, 3], "the tenth has the sequence number 10 modulo 7");
+    assert_eq!(queues.receive(), None);
+    assert_clean(&queues.driver.effects());
+}
+
 const PAGES: u16 = 512;
 const TX_SIZE: u16 = 256;
 const RX_SIZE: u16 = 512;

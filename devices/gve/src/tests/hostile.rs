@@ -88,9 +88,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn nothing_a_driver_does_to_an_open_device_breaks_it(acts in proptest::collection::vec(act(), 1..60)) {
+    fn nothing_a_driver_does_to_an_open_device_breaks_it(
+        acts in proptest::collection::vec(act(), 1..60),
+        moved in proptest::collection::vec((0..5_usize, any::<bool>(), any::<u16>()), 0..3),
+    ) {
         let mut driver = Driver::new(config()).unwrap();
         driver.open(2);
+        for (index, add, value) in moved {
+            let value = if add { format!("{{ add = {value} }}") } else { value.to_string() };
+            driver.inject(&format!(r#"override = {{ name = "{}", value = {value} }}"#, INDICES[index])).unwrap();
+        }
         let mut arrived = 0_u64;
         let mut settled = 0;
         for act in acts {
@@ -138,3 +145,6 @@ fn commands_without_bus_mastering_change_nothing() {
     assert_eq!(driver.harness.device.save(), before);
     assert!(Opcode::from_number(0).is_none());
 }
+
+const INDICES: [&str; 5] =
+    ["tx.tail", "tx 0.complq_tail", "rx.bufq_tail", "rx.complq_tail", "adminq_prod_cnt"];

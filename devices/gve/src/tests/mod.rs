@@ -4,6 +4,7 @@ mod control;
 mod faults;
 mod gqi;
 mod hostile;
+mod indices;
 mod profiles;
 mod receive;
 mod transmit;

@@ -35,10 +35,16 @@ impl EventCounter {
         raw
     }
 
-    /// Shows `raw` to the driver.
-    pub(super) fn write(&self, context: &Context<'_>, raw: RawCompletion) -> Result<(), DmaError> {
+    /// Shows the driver what `change` makes of the counter in `raw`.
+    pub(super) fn write(
+        &self,
+        context: &Context<'_>,
+        change: impl FnOnce(u32) -> u32,
+        raw: RawCompletion,
+    ) -> Result<(), DmaError> {
         let [a, b, c, d, ..] = raw;
-        context.dma.store_release(self.address, u32::from_ne_bytes([a, b, c, d]))
+        let shown = change(u32::from_be_bytes([a, b, c, d]));
+        context.dma.store_release(self.address, u32::from_ne_bytes(shown.to_be_bytes()))
     }
 }
 

@@ -7,12 +7,13 @@ mod send;
 
 use std::collections::VecDeque;
 
-use nicvisor_core::fault::{FieldsMut, Ready, Shaper, WireField, WireView};
+use nicvisor_core::fault::{FieldsMut, Overrides, Ready, Shaper, WireField, WireView};
 use nicvisor_core::{Context, DmaError, Duration, Finding, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::buffers::Buffers;
 use crate::device::Gve;
+use crate::faults::indices::{Indices, TX_COMPLQ_TAIL, TX_EVENT_COUNTER, TX_REQ, TX_TAIL};
 use crate::features::Feature;
 use crate::ring::CompletionRing;
 use crate::rules;
@@ -50,6 +51,8 @@ pub(crate) struct TxQueue {
     reinjections: VecDeque<(Time, u16)>,
     /// Completions on their way to the ring.
     pub(crate) shaper: Shaper<RawCompletion>,
+    /// A fault had one of its indices be another.
+    pub(crate) disturbed: bool,
 }
 
 /// How the driver is told what is done.
@@ -84,6 +87,7 @@ impl TxQueue {
             since_miss: 0,
             reinjections: VecDeque::new(),
             shaper: Shaper::new("tx", id.into()),
+            disturbed: false,
         }
     }
 
@@ -154,20 +158,34 @@ impl TxQueue {
     }
 
     /// Tells the driver what is done, as faults want it.
-    fn write(&mut self, context: &Context<'_>, ready: &Ready<RawCompletion>) -> Result<(), DmaError> {
+    fn write(
+        &mut self,
+        context: &Context<'_>,
+        overrides: &mut Overrides,
+        ready: &Ready<RawCompletion>,
+    ) -> Result<(), DmaError> {
         let mut raw = ready.entry;
         let mut fields = WireView::new(self.layout(), &mut raw);
+        let mut indices = Indices { overrides, queue: self.id.into(), disturbed: &mut self.disturbed };
         match &mut self.progress {
             Progress::Ring(ring) => {
-                fields.set_field("generation", ring.generation.into());
+                let place = indices.apply(context, TX_COMPLQ_TAIL, ring.place().into()) as u16;
+                fields.set_field("generation", ring.generation(place).into());
                 ready.rewrite(&mut fields);
-                ring.push(context, &raw)
+                ring.push(context, place, &raw)
             }
             Progress::Counter(counter) => {
                 ready.rewrite(&mut fields);
-                counter.write(context, raw)
+                counter.write(context, |shown| indices.apply(context, TX_EVENT_COUNTER, shown), raw)
             }
         }
+    }
+
+    /// What a doorbell says, as faults want it.
+    fn rung(&mut self, context: &Context<'_>, overrides: &mut Overrides, value: u32) -> u32 {
+        let name = if matches!(self.progress, Progress::Ring(_)) { TX_TAIL } else { TX_REQ };
+        let mut indices = Indices { overrides, queue: self.id.into(), disturbed: &mut self.disturbed };
+        indices.apply(context, name, value)
     }
 
     fn distance(&self, from: u16, to: u16) -> u16 {
@@ -191,6 +209,7 @@ impl Gve {
     /// The driver rang the doorbell of a TX queue. False if there is no such queue.
     pub(crate) fn ring_tx(&mut self, context: &mut Context<'_>, id: u32, value: u32) -> bool {
         let Some(mut queue) = self.state.tx.get_mut(id as usize).and_then(Option::take) else { return false };
+        let value = queue.rung(context, &mut self.state.faults.overrides, value);
         if !queue.advance(value) {
             let message = format!("doorbell {value} of a ring of {}", queue.size);
             rules::report(&self.config, context, &rules::TX_DOORBELL, message, |finding| {
@@ -337,7 +356,7 @@ impl Gve {
         let mut notify = false;
         while let Some(ready) = queue.shaper.take(context.now) {
             for _ in 0..ready.copies {
-                if let Err(error) = queue.write(context, &ready) {
+                if let Err(error) = queue.write(context, &mut self.state.faults.overrides, &ready) {
                     return self.halt_tx(context, queue, &rules::RING_ADDRESS, error.to_string(), &[]);
                 }
             }

@@ -5,7 +5,7 @@ use nicvisor_core::fault::{
 };
 
 use crate::device::Mana;
-use crate::queue::Client;
+use crate::queue::{Client, indices};
 use crate::wire::eqe::COMPLETION;
 use crate::wire::gdma_requests::{MessageHeader, ResponseHeader};
 use crate::wire::hwc::{EVENT_RNIC_QP_FATAL, EVENT_TEST, InitData};
@@ -25,17 +25,23 @@ impl Mana {
         }
     }
 
-    /// Registers, what the events tell that establish the hardware channel, and the answer in the shared memory.
+    /// Registers, what the events tell that establish the hardware channel, the answer in the shared memory, and ring
+    /// indices.
     fn override_points(&self) -> Vec<OverridePoint> {
         let registers = self.register_fields().into_iter().map(|(_, field)| field.describe());
         let told = InitData::ALL.into_iter().map(|data| Field::new(data.override_name(), 24));
         let answer = [Field::new(SMC_STATUS, 8), Field::new(SMC_TYPE, 3), Field::new(SMC_VERSION, 3)];
-        registers.chain(told).chain(answer).map(|value| OverridePoint { value }).collect()
+        let values = registers.chain(told).chain(answer).map(OverridePoint::new);
+        values.chain(indices::points(self.queue_pairs(), self.config.limits.event_queues)).collect()
+    }
+
+    fn queue_pairs(&self) -> u32 {
+        u32::from(self.config.queues) * u32::from(self.config.ports)
     }
 
     /// Queues of all vPorts are numbered in a row.
     fn queue_points(&self) -> [QueuePoint; 3] {
-        let count = u32::from(self.config.queues) * u32::from(self.config.ports);
+        let count = self.queue_pairs();
         [(Client::Channel, 1), (Client::Send(0), count), (Client::Receive(0), count)].map(
             |(client, count)| QueuePoint {
                 kind: client.kind().into(),

@@ -1,11 +1,11 @@
 //! Completion queues: each announces its entries to an event queue.
 
-use nicvisor_core::fault::{CompletionFaults, Shaper, WireField, WireView};
+use nicvisor_core::fault::{CompletionFaults, Overrides, Shaper, WireField, WireView};
 use nicvisor_core::{Context, Duration, Time};
 use serde::{Deserialize, Serialize};
 
 use super::ring::{ROUNDS, Ring};
-use super::{Owner, QueueMemory};
+use super::{Owner, QueueMemory, indices};
 use crate::rules::data as rules;
 use crate::wire::cqe::{self, Cqe};
 use crate::wire::layout;
@@ -24,6 +24,8 @@ pub struct CompletionQueue {
     client: Client,
     /// What faults make of completions before they are written.
     shaper: Shaper<Completion>,
+    /// A fault had one of its indices be another.
+    pub(super) disturbed: bool,
 }
 
 /// Whose completions a queue has: what faults name it by.
@@ -115,6 +117,7 @@ impl CompletionQueue {
             unannounced: None,
             client,
             shaper: Shaper::new(client.kind(), client.number()),
+            disturbed: false,
         }
     }
 
@@ -129,6 +132,11 @@ impl CompletionQueue {
         self.client == Client::Nobody
     }
 
+    /// Whose completions it has.
+    pub(crate) fn client(&self) -> Client {
+        self.client
+    }
+
     /// The event queue to which it announces its completions.
     pub fn event_queue(&self) -> Option<u32> {
         self.event_queue
@@ -141,7 +149,7 @@ impl CompletionQueue {
         faults: &mut CompletionFaults,
         completion: Completion,
     ) -> bool {
-        let raw = self.encode(&completion);
+        let raw = self.encode(&completion, self.ring.place());
         let fields = WireView::new(self.client.layout(), &raw);
         let lost = self.shaper.offer(context.now, faults, completion, &fields);
         if let Some(lost) = &lost {
@@ -151,13 +159,19 @@ impl CompletionQueue {
     }
 
     /// Writes the next completion that is due. Whether to announce what is there then; `None` if none is due.
-    pub(crate) fn write_next(&mut self, context: &mut Context<'_>) -> Option<bool> {
+    pub(crate) fn write_next(
+        &mut self,
+        context: &mut Context<'_>,
+        overrides: &mut Overrides,
+    ) -> Option<bool> {
         let ready = self.shaper.take(context.now)?;
         let mut announce = false;
         for _ in 0..ready.copies {
-            let mut raw = self.encode(&ready.entry);
+            let place = self.ring.place();
+            let place = self.overridden(context, overrides, |names| names.own, place);
+            let mut raw = self.encode(&ready.entry, place);
             ready.rewrite(&mut WireView::new(self.client.layout(), &mut raw));
-            announce |= self.push(context, &raw);
+            announce |= self.push(context, place, &raw);
         }
         Some(ready.raise(context) && announce)
     }
@@ -172,19 +186,34 @@ impl CompletionQueue {
         self.shaper.next_deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// The completion as the next entry of the ring.
-    fn encode(&self, completion: &Completion) -> [u8; cqe::SIZE] {
+    /// The completion as the entry of the ring at `place`.
+    fn encode(&self, completion: &Completion, place: u32) -> [u8; cqe::SIZE] {
         let Completion { work_queue, is_send, payload } = *completion;
-        Cqe { payload, work_queue, is_send, owner: self.ring.owner() }.encode()
+        Cqe { payload, work_queue, is_send, owner: self.ring.owner(place) }.encode()
+    }
+
+    /// What faults make of an index.
+    fn overridden(
+        &mut self,
+        context: &Context<'_>,
+        overrides: &mut Overrides,
+        name: fn(indices::Names) -> &'static str,
+        index: u32,
+    ) -> u32 {
+        let Some(names) = indices::completion(self.client) else { return index };
+        let number = self.client.number();
+        let used = overrides.apply_to_queue(context.now, name(names), number, index.into()) as u32;
+        self.disturbed |= used != index;
+        used
     }
 
     /// Writes an entry. Whether it is to be announced now.
-    fn push(&mut self, context: &mut Context<'_>, raw: &[u8; cqe::SIZE]) -> bool {
+    fn push(&mut self, context: &mut Context<'_>, place: u32, raw: &[u8; cqe::SIZE]) -> bool {
         if self.ring.outstanding() >= u64::from(self.ring.entries()) * ROUNDS {
             let message = format!("no doorbell for {ROUNDS} rounds of {} entries", self.ring.entries());
             self.report(context, &rules::CQ_OVERFLOW, message);
         }
-        if let Err(error) = self.ring.push(context, raw) {
+        if let Err(error) = self.ring.push(context, place, raw) {
             self.report(context, &rules::QUEUE_MEMORY, error.to_string());
             return false;
         }
@@ -192,7 +221,14 @@ impl CompletionQueue {
     }
 
     /// The driver consumed the completions before `tail`. Whether there are some to be announced now.
-    pub(crate) fn doorbell(&mut self, context: &mut Context<'_>, tail: u32, arm: bool) -> bool {
+    pub(crate) fn doorbell(
+        &mut self,
+        context: &mut Context<'_>,
+        overrides: &mut Overrides,
+        tail: u32,
+        arm: bool,
+    ) -> bool {
+        let tail = self.overridden(context, overrides, |names| names.rung, tail);
         if let Err(error) = self.ring.consume(tail) {
             let message = format!("tail {tail}: {error}");
             self.report(context, &rules::CQ_TAIL, message);
@@ -259,7 +295,12 @@ impl CompletionQueue {
     }
 
     fn report(&self, context: &mut Context<'_>, rule: &nicvisor_core::Rule, message: String) {
-        context.report(rule, message, |finding| finding.queue = format!("cq {}", self.id));
+        context.report(rule, message, |finding| finding.queue = self.name());
+    }
+
+    /// The queue as findings name it.
+    pub(super) fn name(&self) -> String {
+        format!("cq {}", self.id)
     }
 
     /// Whether a state from outside is one that the code can go on from.
@@ -286,7 +327,7 @@ mod tests {
 
     fn push(bench: &mut Bench, queue: &mut CompletionQueue) -> bool {
         assert!(bench.call(|context| queue.offer(context, &mut CompletionFaults::default(), COMPLETION)));
-        bench.call(|context| queue.write_next(context)).expect("no fault holds it")
+        bench.call(|context| queue.write_next(context, &mut Overrides::default())).expect("no fault holds it")
     }
 
     #[test]
@@ -295,10 +336,19 @@ mod tests {
         assert!(push(&mut bench, &mut queue) && !push(&mut bench, &mut queue));
         let cqe = Cqe::decode(&bench.dma().read_object(0x1040).unwrap());
         assert_eq!(cqe, Cqe { payload: [6; 60], work_queue: 4, is_send: true, owner: 1 });
-        assert!(bench.call(|context| queue.doorbell(context, 65, true)), "one is left");
-        assert!(!bench.call(|context| queue.doorbell(context, 66, false)), "not armed");
+        assert!(
+            bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 65, true)),
+            "one is left"
+        );
+        assert!(
+            !bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 66, false)),
+            "not armed"
+        );
         assert!(!push(&mut bench, &mut queue));
-        assert!(!bench.call(|context| queue.doorbell(context, 67, true)), "none is left");
+        assert!(
+            !bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 67, true)),
+            "none is left"
+        );
         assert!(push(&mut bench, &mut queue));
         assert_eq!(bench.take_effects().findings, []);
     }
@@ -312,11 +362,11 @@ mod tests {
         assert_eq!(queue.deadline(), Some(Time::from_nanos(10_000)));
         assert!(push(&mut bench, &mut queue), "the third");
         assert_eq!(queue.deadline(), None);
-        assert!(!bench.call(|context| queue.doorbell(context, 67, true)));
+        assert!(!bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 67, true)));
         assert!(!push(&mut bench, &mut queue));
         assert!(!queue.poll(Time::from_nanos(9_999)));
         assert!(queue.poll(Time::from_nanos(10_000)));
-        bench.call(|context| queue.doorbell(context, 68, true));
+        bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 68, true));
         push(&mut bench, &mut queue);
         assert!(bench.call(|context| queue.moderate(context, Some(0), None)), "moderation off");
         assert_eq!(bench.take_effects().findings, []);
@@ -325,12 +375,12 @@ mod tests {
     #[test]
     fn what_the_driver_must_not_do_is_found() {
         let (mut bench, mut queue) = queue();
-        bench.call(|context| queue.doorbell(context, 65, true));
-        bench.call(|context| queue.doorbell(context, 512, true));
+        bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 65, true));
+        bench.call(|context| queue.doorbell(context, &mut Overrides::default(), 512, true));
         bench.call(|context| queue.moderate(context, Some(3), None));
         (0..513).for_each(|_| _ = push(&mut bench, &mut queue));
         let mut alone = CompletionQueue { event_queue: None, ..queue.clone() };
-        bench.call(|context| alone.doorbell(context, 64, true));
+        bench.call(|context| alone.doorbell(context, &mut Overrides::default(), 64, true));
         let effects = bench.take_effects();
         let rules: Vec<_> = effects.findings.iter().map(|finding| finding.rule.as_ref()).collect();
         let expected =

@@ -3,13 +3,14 @@
 
 mod completion;
 mod event;
+pub(crate) mod indices;
 mod memory;
 mod ring;
 mod work;
 
 use std::collections::BTreeMap;
 
-use nicvisor_core::fault::FaultState;
+use nicvisor_core::fault::{FaultState, Overrides};
 use nicvisor_core::{Context, Time};
 use serde::{Deserialize, Serialize};
 
@@ -96,11 +97,13 @@ impl Queues {
             }
             Doorbell::Consumed { event: false, id, tail, arm } => (
                 None,
-                self.with_completions(context, page, id, |queue, context| queue.doorbell(context, tail, arm)),
+                self.with_completions(context, page, id, |queue, overrides, context| {
+                    queue.doorbell(context, overrides, tail, arm)
+                }),
             ),
             Doorbell::Moderation { id, microseconds, completions } => (
                 None,
-                self.with_completions(context, page, id, |queue, context| {
+                self.with_completions(context, page, id, |queue, _, context| {
                     queue.moderate(context, microseconds, completions)
                 }),
             ),
@@ -130,7 +133,7 @@ impl Queues {
     /// Writes all completions of a queue that are due.
     fn write(&mut self, context: &mut Context<'_>, queue: u32) {
         while let Some(completions) = self.completions.get_mut(&queue) {
-            let Some(announce) = completions.write_next(context) else { return };
+            let Some(announce) = completions.write_next(context, &mut self.faults.overrides) else { return };
             self.counters.completions += 1;
             if announce {
                 self.announce(context, queue);
@@ -154,7 +157,8 @@ impl Queues {
     ) {
         let Some(events) = self.events.get_mut(&queue) else { return };
         self.counters.events += 1;
-        self.counters.interrupts += u64::from(events.post(context, kind, details));
+        let raised = events.post(context, &mut self.faults.overrides, kind, details);
+        self.counters.interrupts += u64::from(raised);
     }
 
     /// When [`Self::deadline`] next has something to do.
@@ -192,7 +196,17 @@ impl Queues {
     ) -> Option<Rung> {
         let kind = if send { WorkQueueKind::Send } else { WorkQueueKind::Receive };
         let on_page = |queue: &&mut WorkQueue| queue.kind() == kind && queue.owner.doorbell_page == page;
-        self.works.get_mut(&id).filter(on_page)?.doorbell(context, tail, wqe_count);
+        let queue = self.works.get_mut(&id).filter(on_page)?;
+        let client = self.completions.get(&queue.completion_queue()).map(CompletionQueue::client);
+        let names = client.and_then(|client| Some((client.number(), indices::work(client, kind)?)));
+        let tail = names.map_or(tail, |(number, names)| {
+            let overrides = &mut self.faults.overrides;
+            let mut used = |name: &str, index: u32| {
+                overrides.apply_to_queue(context.now, name, number, index.into()) as u32
+            };
+            queue.overridden(tail, |[rung, own]| [used(names.rung, rung), used(names.own, own)])
+        });
+        queue.doorbell(context, tail, wqe_count);
         Some(if send { Rung::Send(id) } else { Rung::Receive(id) })
     }
 
@@ -206,7 +220,8 @@ impl Queues {
     ) -> bool {
         let queue = self.events.get_mut(&id).filter(|queue| queue.owner.doorbell_page == page);
         let Some(queue) = queue else { return false };
-        self.counters.interrupts += u64::from(queue.doorbell(context, tail, arm));
+        let raised = queue.doorbell(context, &mut self.faults.overrides, tail, arm);
+        self.counters.interrupts += u64::from(raised);
         true
     }
 
@@ -217,14 +232,24 @@ impl Queues {
         context: &mut Context<'_>,
         page: u32,
         id: u32,
-        ring: impl FnOnce(&mut CompletionQueue, &mut Context<'_>) -> bool,
+        ring: impl FnOnce(&mut CompletionQueue, &mut Overrides, &mut Context<'_>) -> bool,
     ) -> bool {
         let queue = self.completions.get_mut(&id).filter(|queue| queue.owner.doorbell_page == page);
         let Some(queue) = queue else { return false };
-        if ring(queue, context) {
+        if ring(queue, &mut self.faults.overrides, context) {
             self.announce(context, id);
         }
         true
+    }
+
+    /// Whether faults have moved an index of the queue that findings call `name`, so that what the driver does there
+    /// may not be its own fault.
+    pub(crate) fn is_disturbed(&self, name: &str) -> bool {
+        let of_channel = name == Client::Channel.kind();
+        let is_meant = |queue: &WorkQueue| queue.name() == name || of_channel && queue.vport().is_none();
+        self.works.values().any(|queue| queue.disturbed && is_meant(queue))
+            || self.completions.values().any(|queue| queue.disturbed && queue.name() == name)
+            || self.events.values().any(|queue| queue.disturbed && queue.name() == name)
     }
 
     /// Whether a state from outside is one that the code can go on from.

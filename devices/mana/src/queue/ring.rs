@@ -61,15 +61,20 @@ impl Ring {
         self.produced - self.consumed
     }
 
-    /// The owner bits of the next entry.
-    pub(crate) fn owner(&self) -> u8 {
-        (self.produced / u64::from(self.entries)) as u8 & crate::wire::OWNER_MASK
+    /// Where the next entry belongs: a counter modulo eight rounds, as the driver's doorbells have it.
+    pub(crate) fn place(&self) -> u32 {
+        (self.produced % (u64::from(self.entries) * ROUNDS)) as u32
+    }
+
+    /// The owner bits of an entry at `place`.
+    pub(crate) fn owner(&self, place: u32) -> u8 {
+        (place / self.entries) as u8 & crate::wire::OWNER_MASK
     }
 
     /// Writes the next entry, its last four bytes (which hold the owner bits) last: a driver on another CPU that
-    /// sees them sees the rest too.
-    pub(crate) fn push(&mut self, context: &Context<'_>, entry: &[u8]) -> Result<(), DmaError> {
-        let offset = (self.produced % u64::from(self.entries)) as u32 * entry.len() as u32;
+    /// sees them sees the rest too. It belongs at [`Self::place`]; a fault may have it written elsewhere.
+    pub(crate) fn push(&mut self, context: &Context<'_>, place: u32, entry: &[u8]) -> Result<(), DmaError> {
+        let offset = place % self.entries * entry.len() as u32;
         let (body, info) = entry.split_at(entry.len().saturating_sub(4));
         self.memory.write(&context.dma, offset, body)?;
         self.memory.write(&context.dma, offset + body.len() as u32, info)?;
@@ -114,8 +119,8 @@ mod tests {
         let mut ring = ring(4);
         let owners: Vec<u8> = (0..36)
             .map(|_| {
-                bench.call(|context| ring.push(context, &[0; ENTRY]).unwrap());
-                ring.owner()
+                bench.call(|context| ring.push(context, ring.place(), &[0; ENTRY]).unwrap());
+                ring.owner(ring.place())
             })
             .collect();
         assert_eq!(owners[..5], [1, 1, 1, 2, 2]);
@@ -123,10 +128,18 @@ mod tests {
     }
 
     #[test]
+    fn owner_bits_are_those_of_the_place() {
+        let ring = ring(4);
+        assert_eq!(ring.place(), 4);
+        let owners = [0, 3, 4, 9, 31, 32, u32::MAX].map(|place| ring.owner(place));
+        assert_eq!(owners, [0, 0, 1, 2, 7, 0, 7]);
+    }
+
+    #[test]
     fn tails_that_cannot_be_are_refused() {
         let mut bench = Bench::with_memory(1 << 20);
         let mut ring = ring(4);
-        bench.call(|context| (0..2).for_each(|_| ring.push(context, &[0; ENTRY]).unwrap()));
+        bench.call(|context| (0..2).for_each(|_| ring.push(context, ring.place(), &[0; ENTRY]).unwrap()));
         assert_eq!(ring.consume(32), Err(BadTail::OutOfRange));
         assert_eq!(ring.consume(7), Err(BadTail::Unwritten { outstanding: 2, consumed: 3 }));
         assert_eq!(ring.consume(6), Ok(()));
@@ -146,8 +159,8 @@ mod tests {
                 for _ in 0..count.min(8 - (written - read)) {
                     let mut entry = [0; ENTRY];
                     entry[..4].copy_from_slice(&written.to_le_bytes());
-                    entry[15] = ring.owner() << 5;
-                    bench.call(|context| ring.push(context, &entry).unwrap());
+                    entry[15] = ring.owner(ring.place()) << 5;
+                    bench.call(|context| ring.push(context, ring.place(), &entry).unwrap());
                     written += 1;
                 }
                 if !poll {

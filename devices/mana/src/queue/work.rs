@@ -26,6 +26,10 @@ pub struct WorkQueue {
     tail: u32,
     /// The driver broke a rule after which hardware would not go on.
     halted: bool,
+    /// How far behind the tail a fault has entries taken from, in bytes modulo 2^32.
+    displaced: u32,
+    /// A fault had one of its indices be another.
+    pub(super) disturbed: bool,
 }
 
 /// What a work queue is for.
@@ -82,7 +86,19 @@ impl WorkQueue {
         memory: QueueMemory,
         completion_queue: u32,
     ) -> WorkQueue {
-        WorkQueue { id, owner, kind, memory, completion_queue, vport: None, head: 0, tail: 0, halted: false }
+        WorkQueue {
+            id,
+            owner,
+            kind,
+            memory,
+            completion_queue,
+            vport: None,
+            head: 0,
+            tail: 0,
+            halted: false,
+            displaced: 0,
+            disturbed: false,
+        }
     }
 
     /// The same queue as one of vPort number `vport`.
@@ -116,6 +132,15 @@ impl WorkQueue {
             WorkQueueKind::Send => format!("sq {}", self.id),
             WorkQueueKind::Receive => format!("rq {}", self.id),
         }
+    }
+
+    /// Faults change what a doorbell says, and from where entries are taken until the next: both are told what they
+    /// would be, and say what they are to be. What the doorbell says then.
+    pub(super) fn overridden(&mut self, rung: u32, change: impl FnOnce([u32; 2]) -> [u32; 2]) -> u32 {
+        let [used, taken] = change([rung, self.tail]);
+        self.displaced = taken.wrapping_sub(self.tail);
+        self.disturbed |= used != rung || self.displaced != 0;
+        used
     }
 
     /// The driver has posted entries up to byte `tail` of all that it ever posted.
@@ -159,7 +184,8 @@ impl WorkQueue {
     /// Reads the entry at the tail; `None` if hardware would stop at it.
     fn fetch(&self, context: &mut Context<'_>) -> Option<Wqe> {
         let mut start = [0; HEADER_SIZE];
-        if let Err(error) = self.memory.read(&context.dma, self.tail, &mut start) {
+        let place = self.tail.wrapping_add(self.displaced);
+        if let Err(error) = self.memory.read(&context.dma, place, &mut start) {
             self.report(context, &rules::QUEUE_MEMORY, error.to_string(), &[]);
             return None;
         }
@@ -172,7 +198,7 @@ impl WorkQueue {
             return None;
         }
         let mut raw = vec![0; size];
-        if let Err(error) = self.memory.read(&context.dma, self.tail, &mut raw) {
+        if let Err(error) = self.memory.read(&context.dma, place, &mut raw) {
             self.report(context, &rules::QUEUE_MEMORY, error.to_string(), &start);
             return None;
         }
@@ -180,7 +206,7 @@ impl WorkQueue {
         let oob = raw.get(HEADER_SIZE..header.sgl_offset())?.to_vec();
         let list = raw.get(header.sgl_offset()..)?;
         let sges = (0..header.num_sge.into()).map_while(|index| Sge::read(list, index)).collect();
-        Some(Wqe { header, oob, sges, offset: self.tail % self.memory.length(), raw })
+        Some(Wqe { header, oob, sges, offset: place % self.memory.length(), raw })
     }
 
     /// What holds for entries of any queue.

@@ -52,7 +52,7 @@ pub struct ReceiveQueue {
     /// Completions.
     pub completions: EntryRing,
     /// Address of the first buffer.
-    pub(super) buffers: u64,
+    pub(crate) buffers: u64,
     pub(super) setup: Setup,
     /// Buffers ever posted and ever completed.
     pub(super) posted: u32,

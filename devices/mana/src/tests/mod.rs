@@ -4,6 +4,7 @@ mod channel;
 mod channel_faults;
 mod faults;
 mod hostile;
+mod indices;
 mod legal;
 mod lifecycle;
 mod objects;
