@@ -1,5 +1,8 @@
 //! The store: finds what is in the cache, and fetches or builds what is not.
 
+mod initramfs;
+mod tools;
+
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -10,13 +13,12 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AGENT, ExtraFile, ImageError, Initramfs, InitramfsOptions, Kernel, KernelName, LOAD, PORT, Package,
-    ProgressStyle, STREAM,
+    ImageError, Kernel, KernelName, Package, ProgressStyle,
     apt::{self, Apt, Fetched, Mirror, Suite, Surroundings},
     cache::{self, Cache, Lock, Uses},
-    initramfs, kernel,
+    kernel,
     name::DebianVersion,
-    packages, tools,
+    packages,
 };
 
 /// Where the store is and how it works.
@@ -91,55 +93,6 @@ impl Store {
             KernelName::Path(path) => kernel::at_path(path),
             KernelName::Debian(version) => self.fetch_kernel(name, version, true),
         }
-    }
-
-    /// An initramfs for that kernel: from the cache, or built. What the options add is kept apart from what all
-    /// guests of the kernel have, so that variations take up little room.
-    pub fn initramfs(&self, kernel: &Kernel, options: &InitramfsOptions) -> Result<Initramfs, ImageError> {
-        let tools = self.tools()?;
-        let common = InitramfsOptions::default();
-        let base = initramfs_key(kernel, &tools, &common)?;
-        let key = initramfs_key(kernel, &tools, options)?;
-        if let Some(known) = self.known_initramfs(&key, &base) {
-            return Ok(known);
-        }
-        let lock = self.cache.lock(self.progress)?;
-        if let Some(known) = self.known_initramfs(&key, &base) {
-            return Ok(known);
-        }
-        let _task = self.progress.start(&format!("building the initramfs for {}", kernel.release));
-        let (bottom, modules) = initramfs::build(kernel, &tools, &common)?;
-        let bytes = bottom.to_bytes();
-        if self.known_layer(&base).is_none() {
-            self.write_initramfs(&lock, &base, &bytes, &bytes, modules)?;
-        }
-        if key != base {
-            let (whole, modules) = initramfs::build(kernel, &tools, options)?;
-            let top = whole.on_top_of(&bottom).to_bytes();
-            self.write_initramfs(&lock, &key, &top, &[bytes, top.clone()].concat(), modules)?;
-            self.prune_initramfs(&lock, &[&base, &key]);
-        }
-        self.known_initramfs(&key, &base).ok_or_else(|| {
-            ImageError::cache(&self.cache.path(INITRAMFS))(std::io::Error::other(
-                "the initramfs is gone again",
-            ))
-        })
-    }
-
-    /// Writes one layer of an initramfs and the description of the whole that it completes.
-    fn write_initramfs(
-        &self,
-        lock: &Lock,
-        key: &str,
-        layer: &[u8],
-        whole: &[u8],
-        modules: BTreeMap<String, String>,
-    ) -> Result<(), ImageError> {
-        let record = InitramfsRecord { sha256: cache::sha256(whole), length: layer.len() as u64, modules };
-        let (archive, description) = self.initramfs_paths(key);
-        self.cache.write(lock, &archive, layer)?;
-        // The description comes last: it says that the archive is complete.
-        self.cache.write(lock, &description, &to_json(&record))
     }
 
     /// The kernels in the store.
@@ -242,49 +195,6 @@ impl Store {
         Ok(())
     }
 
-    /// The directory with the guest's programs: from the cache, or fetched.
-    fn tools(&self) -> Result<PathBuf, ImageError> {
-        if let Some(tools) = self.known_tools() {
-            return Ok(tools);
-        }
-        let lock = self.cache.lock(self.progress)?;
-        if let Some(tools) = self.known_tools() {
-            return Ok(tools);
-        }
-        let apt = self.apt(Suite::Trixie)?;
-        let wanted: Vec<_> =
-            apt.closure(tools::PACKAGES)?.into_iter().filter(|(name, _)| tools::is_needed(name)).collect();
-        let (fetched, records) = self.download(&apt, &wanted, "fetching the guest's tools")?;
-        let workspace = self.cache.workspace(&lock)?;
-        let mut unpacked = Vec::new();
-        for package in &fetched {
-            let directory = workspace.path().join("packages").join(&package.name);
-            apt::unpack(&package.file, &directory)?;
-            unpacked.push(directory);
-        }
-        let entry = cache::sha256(&to_json(&(tools::layout(), &records)))[..16].to_owned();
-        let finished = workspace.path().join("tools");
-        let root = finished.join("root");
-        fs::create_dir_all(&root).map_err(ImageError::cache(&root))?;
-        tools::assemble(&unpacked, &root)?;
-        fs::write(finished.join("packages.json"), to_json(&records)).map_err(ImageError::cache(&finished))?;
-        self.cache.publish(&lock, &finished, &self.cache.path(TOOLS).join(&entry))?;
-        let record = ToolsRecord { format: tools::layout(), directory: entry };
-        self.cache.write(&lock, &self.cache.path(TOOLS_RECORD), &to_json(&record))?;
-        forget(&fetched);
-        self.known_tools().ok_or_else(|| ImageError::BadPackage {
-            package: "the guest's tools".to_owned(),
-            reason: "they were unpacked, and are not there".to_owned(),
-        })
-    }
-
-    fn known_tools(&self) -> Option<PathBuf> {
-        let record: ToolsRecord = read_json(&self.cache.path(TOOLS_RECORD))?;
-        let directory = self.cache.path(TOOLS).join(record.directory);
-        let root = directory.join("root");
-        (record.format == tools::layout() && self.uses.hold(&directory) && root.is_dir()).then_some(root)
-    }
-
     /// apt with lists that are as new as this process.
     pub(crate) fn apt(&self, suite: Suite) -> Result<Apt, ImageError> {
         let mut updated = self.updated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,45 +238,6 @@ impl Store {
         Ok((fetched, records))
     }
 
-    fn known_initramfs(&self, key: &str, base: &str) -> Option<Initramfs> {
-        let (bottom, _) = self.known_layer(base)?;
-        if key == base {
-            let (path, record) = self.known_layer(key)?;
-            return Some(Initramfs { layers: vec![path], sha256: record.sha256, modules: record.modules });
-        }
-        let (top, record) = self.known_layer(key)?;
-        Some(Initramfs { layers: vec![bottom, top], sha256: record.sha256, modules: record.modules })
-    }
-
-    fn known_layer(&self, key: &str) -> Option<(PathBuf, InitramfsRecord)> {
-        let (path, description) = self.initramfs_paths(key);
-        let record: InitramfsRecord = read_json(&description)?;
-        let complete = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == record.length);
-        (complete && self.uses.hold(&path)).then_some((path, record))
-    }
-
-    fn initramfs_paths(&self, key: &str) -> (PathBuf, PathBuf) {
-        let directory = self.cache.path(INITRAMFS);
-        (directory.join(format!("{key}.cpio")), directory.join(format!("{key}.json")))
-    }
-
-    /// Removes the images that were not used for longest beyond a number. Each change of a module under test makes
-    /// a new one.
-    fn prune_initramfs(&self, lock: &Lock, keep: &[&String]) {
-        let mut entries = self.cache.entries(INITRAMFS);
-        entries.retain(|entry| {
-            entry.path.extension().is_some_and(|suffix| suffix == "cpio")
-                && !keep.iter().any(|key| entry.path.file_stem().is_some_and(|stem| stem == key.as_str()))
-        });
-        entries.sort_by_key(|entry| entry.used);
-        for entry in entries.iter().take(entries.len().saturating_sub(MOST_INITRAMFS)) {
-            // One that cannot be removed only takes up room.
-            if self.cache.remove(lock, &entry.path).is_ok_and(|removed| removed) {
-                let _ = fs::remove_file(entry.path.with_extension("json"));
-            }
-        }
-    }
-
     /// The directory of the kernel that the file of a name names.
     pub(crate) fn named_directory(&self, name: &Path) -> Option<PathBuf> {
         let record: NameRecord = read_json(name)?;
@@ -384,19 +255,6 @@ struct NameRecord {
     directory: String,
 }
 
-#[derive(Serialize, Deserialize)]
-struct ToolsRecord {
-    format: String,
-    directory: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct InitramfsRecord {
-    sha256: String,
-    length: u64,
-    modules: BTreeMap<String, String>,
-}
-
 fn default_directory() -> Result<PathBuf, ImageError> {
     let absolute = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -404,65 +262,6 @@ fn default_directory() -> Result<PathBuf, ImageError> {
         path: PathBuf::from("~/.cache/nicvisor"),
         source: std::io::Error::other("neither XDG_CACHE_HOME nor HOME says where to keep the cache"),
     })
-}
-
-/// Everything that an initramfs depends on, as one hash.
-fn initramfs_key(kernel: &Kernel, tools: &Path, options: &InitramfsOptions) -> Result<String, ImageError> {
-    let mut parts = vec![
-        INITRAMFS_FORMAT.to_string(),
-        cache::sha256(AGENT),
-        cache::sha256(LOAD),
-        cache::sha256(PORT),
-        cache::sha256(STREAM),
-        kernel.sha256.clone(),
-        kernel.release.clone(),
-        format!("{:?}", kernel.modules),
-        tools.display().to_string(),
-        options.modules.join(" "),
-    ];
-    for file in &options.module_files {
-        parts.push(format!("{} {}", file.display(), hash(file)?));
-    }
-    for ExtraFile { source, target } in &options.files {
-        parts.push(target.clone());
-        hash_tree(source, &mut parts)?;
-    }
-    if kernel.origin == crate::Origin::Build {
-        // Modules of a build change under their names.
-        for file in kernel.modules.iter().map(|root| root.join("modules.order")) {
-            parts.push(hash(&file)?);
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            for object in text.lines() {
-                let module = file.with_file_name(Path::new(object).with_extension("ko"));
-                parts.push(format!(
-                    "{:?}",
-                    fs::metadata(module).and_then(|metadata| metadata.modified()).ok()
-                ));
-            }
-        }
-    }
-    Ok(cache::sha256(&to_json(&parts))[..32].to_owned())
-}
-
-fn hash(file: &Path) -> Result<String, ImageError> {
-    cache::sha256_file(file).map_err(|source| ImageError::BadFile { path: file.to_owned(), source })
-}
-
-fn hash_tree(path: &Path, parts: &mut Vec<String>) -> Result<(), ImageError> {
-    let unreadable = |source| ImageError::BadFile { path: path.to_owned(), source };
-    let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
-    parts.push(format!("{} {:o}", path.display(), std::os::unix::fs::MetadataExt::mode(&metadata)));
-    if metadata.is_symlink() {
-        parts.push(fs::read_link(path).map_err(unreadable)?.display().to_string());
-    } else if metadata.is_dir() {
-        let entries = fs::read_dir(path).map_err(unreadable)?;
-        let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        entries.sort();
-        return entries.iter().try_for_each(|entry| hash_tree(entry, parts));
-    } else {
-        parts.push(hash(path)?);
-    }
-    Ok(())
 }
 
 /// Reads the description of a kernel in the cache, with its paths made absolute.
@@ -497,11 +296,5 @@ pub(crate) fn forget(packages: &[Fetched]) {
 pub(crate) const KERNELS: &str = "kernels";
 pub(crate) const NAMES: &str = "names";
 pub(crate) const TOOLS: &str = "tools";
-const TOOLS_RECORD: &str = "tools.json";
 pub(crate) const INITRAMFS: &str = "initramfs";
 const DESCRIPTION: &str = "kernel.json";
-
-/// Changed when the same parts would make another archive.
-const INITRAMFS_FORMAT: u32 = 2;
-
-const MOST_INITRAMFS: usize = 64;
