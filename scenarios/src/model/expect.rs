@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::Spanned;
 
 use super::Bound;
+use crate::schema::either::Either;
 use crate::schema::rules;
 
 /// What must hold at the end of a scenario. That the frame ledger balances is always expected.
@@ -148,7 +149,7 @@ pub struct LogExpectation {
 
 /// How a guest goes down: the kind alone, or a table with the kind and a message.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
-#[schemars(with = "EndingSchema")]
+#[schemars(with = "Either<ExpectedEndingKind, EndingTable>")]
 pub struct ExpectedEnding {
     /// How.
     pub kind: ExpectedEndingKind,
@@ -210,15 +211,6 @@ impl<'de> Deserialize<'de> for ExpectedEnding {
         }
         deserializer.deserialize_any(Visitor)
     }
-}
-
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum EndingSchema {
-    Kind(ExpectedEndingKind),
-    Table(EndingTable),
 }
 
 /// A table to be shown with the results.

@@ -14,6 +14,7 @@ use toml::Spanned;
 use super::network::LinkChange;
 use super::plug::{Plug, Unplug};
 use super::{Bound, Stage};
+use crate::schema::either::Either;
 use crate::schema::rules;
 use crate::units::{Size, Span};
 
@@ -306,7 +307,7 @@ pub enum CaptureSwitch {
 /// Where a number comes from: a JSON pointer or path in the output of the step's `run` or `stream`, or a table
 /// with `counter` or `frames`.
 #[derive(Clone, Debug, PartialEq, JsonSchema)]
-#[schemars(with = "MeasureSchema")]
+#[schemars(untagged)]
 pub enum Measure {
     /// A number in the step's output.
     Json(String),
@@ -366,18 +367,9 @@ impl<'de> Deserialize<'de> for Measure {
     }
 }
 
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum MeasureSchema {
-    Json(String),
-    Source(MeasureSource),
-}
-
 /// Exit statuses that are allowed: one, or a list.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
-#[schemars(with = "StatusesSchema")]
+#[schemars(with = "Either<u8, Vec<u8>>")]
 pub struct Statuses(pub Vec<i32>);
 
 impl Default for Statuses {
@@ -410,15 +402,6 @@ impl<'de> Deserialize<'de> for Statuses {
         }
         deserializer.deserialize_any(Visitor)
     }
-}
-
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum StatusesSchema {
-    One(u8),
-    Several(Vec<u8>),
 }
 
 impl MeasureSource {

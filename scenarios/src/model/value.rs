@@ -5,9 +5,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
+use crate::schema::either::Either;
+
 /// What a number must be: a number alone (exactly that), or a table of bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
-#[schemars(with = "BoundSchema")]
+#[schemars(with = "Either<f64, Table>")]
 pub struct Bound {
     /// Exactly this.
     pub equals: Option<f64>,
@@ -98,15 +100,6 @@ struct Table {
     at_least: Option<f64>,
     /// This or less.
     at_most: Option<f64>,
-}
-
-/// For the JSON Schema only.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum BoundSchema {
-    Exactly(f64),
-    Within(Table),
 }
 
 #[cfg(test)]

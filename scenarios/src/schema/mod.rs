@@ -1,5 +1,6 @@
 //! The JSON Schema of scenario files, for editors.
 
+pub(crate) mod either;
 mod file;
 pub(crate) mod rules;
 mod transform;
