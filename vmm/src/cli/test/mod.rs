@@ -3,6 +3,7 @@
 mod files;
 mod job;
 mod live;
+mod memory;
 mod pool;
 
 use std::collections::BTreeSet;

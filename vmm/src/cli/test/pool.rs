@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use super::super::failure::Failure;
+use super::memory::Memory;
 
 /// Work that takes memory.
 pub(super) trait Weighty: Sync {
@@ -28,7 +29,7 @@ pub(super) fn run<J: Weighty, R: Send>(
     let workers = workers.unwrap_or_else(cpus).clamp(1, jobs.len().max(1));
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
-    let memory = Memory::new(available_memory());
+    let memory = Memory::of_host();
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -70,57 +71,6 @@ pub(super) fn run<J: Weighty, R: Send>(
         first_error.map_or(Ok(()), Err)
     })
 }
-
-/// The host's memory, as far as it may be used.
-struct Memory {
-    free: Mutex<u64>,
-    whole: u64,
-    released: Condvar,
-}
-
-impl Memory {
-    fn new(bytes: u64) -> Memory {
-        Memory { free: Mutex::new(bytes), whole: bytes, released: Condvar::new() }
-    }
-
-    /// Waits until `bytes` are free. Who needs more than there is gets all, alone.
-    fn hold(&self, bytes: u64) -> Held<'_> {
-        let bytes = bytes.min(self.whole);
-        let mut free = self.lock();
-        while *free < bytes {
-            free = self.released.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= bytes;
-        Held { memory: self, bytes }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Held<'a> {
-    memory: &'a Memory,
-    bytes: u64,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        *self.memory.lock() += self.bytes;
-        self.memory.released.notify_all();
-    }
-}
-
-/// Three quarters of what the host could give now (`MemAvailable` of /proc/meminfo, in KiB).
-fn available_memory() -> u64 {
-    let kibibytes = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
-    });
-    kibibytes.map_or(USUAL_MEMORY, |kibibytes| kibibytes * 1024 / 4 * 3)
-}
-
-const USUAL_MEMORY: u64 = 4 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -164,28 +114,5 @@ mod tests {
     fn an_error_ends_it_and_keeps_what_there_is() {
         let jobs = [Sleep(1), Sleep(2), Sleep(3)];
         assert_eq!(numbers(&jobs, 1, Some(1)), (vec![1], false));
-    }
-
-    #[test]
-    fn memory_is_never_overcommitted() {
-        let memory = Memory::new(10);
-        let most = Mutex::new((0, 0));
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    let _held = memory.hold(4);
-                    {
-                        let mut most = most.lock().unwrap();
-                        most.0 += 1;
-                        most.1 = most.1.max(most.0);
-                    }
-                    std::thread::sleep(Duration::from_millis(2));
-                    most.lock().unwrap().0 -= 1;
-                });
-            }
-        });
-        assert!(most.lock().unwrap().1 <= 2);
-        drop(memory.hold(1000));
-        assert_eq!(*memory.lock(), 10);
     }
 }
