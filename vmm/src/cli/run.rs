@@ -2,18 +2,22 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use agent_protocol::{Channel, Command, Exit, JobId, TerminalSize};
-use guest_images::KernelName;
+use guest_images::{KernelName, bars};
+use indicatif::ProgressDrawTarget;
 use nicvisor_core::Severity;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::args::RunArguments;
 use super::failure::{FAILED, Failure, INTERRUPTED};
 use super::prepare::{Order, Prepared, open_store, prepare};
 use super::report::{Report, check_writable};
-use super::terminal::{Input, Mode, size};
+use super::terminal::{Input, Mode, restore, size};
 use super::{bare, capture, edits};
 use crate::guest::lockstep::Turn;
 use crate::guest::{Ending, Guest};
@@ -92,13 +96,25 @@ pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
 /// The first Ctrl-C ends the guest and still writes what there is; the second ends the program.
 pub(super) fn catch_signals() -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Registered first, so that it sees the flag as the earlier signal left it.
-        let status = i32::from(INTERRUPTED);
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&interrupted));
-        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+    let flag = Arc::clone(&interrupted);
+    if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
+        thread::spawn(move || {
+            for _ in signals.forever() {
+                if flag.swap(true, Ordering::Relaxed) {
+                    leave();
+                }
+            }
+        });
     }
     interrupted
+}
+
+/// Ends the program at once, with the terminal as it was.
+fn leave() -> ! {
+    let _ = bars().clear();
+    bars().set_draw_target(ProgressDrawTarget::hidden());
+    restore();
+    process::exit(INTERRUPTED.into())
 }
 
 /// Runs a command whose output comes through as it is.

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -109,10 +110,8 @@ impl MutEventSubscriber for StandardInput {
     }
 }
 
-/// The terminal is set up differently as long as this lives.
-pub(super) struct Mode {
-    before: Option<Termios>,
-}
+/// The terminal is set up differently as long as this lives. There is one at a time.
+pub(super) struct Mode(());
 
 impl Mode {
     /// Every key is passed on.
@@ -125,28 +124,36 @@ impl Mode {
         // In the background, to change the terminal is to be stopped.
         match tcgetpgrp(io::stdin()) == Ok(getpgrp()) {
             true => Mode::change(|mode| mode.local_modes.remove(LocalModes::ECHOCTL)),
-            false => Mode { before: None },
+            false => Mode(()),
         }
     }
 
     fn change(change: impl FnOnce(&mut Termios)) -> Mode {
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
+        if let Ok(before) = tcgetattr(io::stdin()) {
             let mut mode = before.clone();
             change(&mut mode);
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &mode);
+            *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         }
-        Mode { before }
+        Mode(())
     }
 }
 
 impl Drop for Mode {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
+        restore();
     }
 }
+
+/// Sets the terminal up as it was, if it was changed.
+pub(super) fn restore() {
+    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
+}
+
+/// How the terminal was set up before it was changed.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// The terminal's size.
 pub(super) fn size() -> TerminalSize {
