@@ -10,7 +10,7 @@ use crate::model::{
     CounterExpectation, Expect, ExpectedEnding, ExpectedEndingKind, FramesExpectation, LogExpectation,
     Scenario,
 };
-use crate::outcome::{Check, Outcome, OutcomeTable};
+use crate::outcome::{BrokenRule, Check, Outcome, OutcomeTable, Standing};
 
 /// Checks a finished run. Counters, sizes, findings, measurements, logs and the ledger are in `outcome`;
 /// `trouble` is what the guests' kernels reported about themselves.
@@ -32,6 +32,17 @@ pub(crate) fn judge_end(scenario: &Scenario, outcome: &Outcome, trouble: &[Strin
     }
     checks.extend(judge_findings(expect, &outcome.findings));
     checks.push(Check::of("every frame is accounted for", outcome.ledger.check()));
+    checks
+}
+
+/// What cannot become right any more in a run that was interrupted.
+pub(crate) fn judge_interrupted(scenario: &Scenario, outcome: &Outcome, trouble: &[String]) -> Vec<Check> {
+    let expect = &scenario.expect;
+    let mut checks = Vec::new();
+    if expect.ending.is_none() {
+        checks.push(judge_other_trouble(expect, trouble));
+    }
+    checks.push(judge_other_findings(expect, &outcome.findings));
     checks
 }
 
@@ -81,14 +92,16 @@ fn judge_trouble(expect: &Expect, trouble: &[String]) -> Vec<Check> {
             Check::of(format!("the guest's kernel reports: {pattern}"), result)
         })
         .collect();
-    let unexpected: Vec<String> = trouble
-        .iter()
-        .filter(|report| !patterns.iter().any(|pattern| found(pattern, report)))
-        .cloned()
-        .collect();
-    let calm = if unexpected.is_empty() { Ok(()) } else { Err(unexpected.join("\n")) };
-    checks.push(Check::of("the guest's kernel reports no trouble", calm));
+    checks.push(judge_other_trouble(expect, trouble));
     checks
+}
+
+/// Whether there is trouble that the scenario does not expect.
+fn judge_other_trouble(expect: &Expect, trouble: &[String]) -> Check {
+    let expected = |report: &String| expect.trouble.iter().any(|pattern| found(pattern.get_ref(), report));
+    let unexpected: Vec<String> = trouble.iter().filter(|report| !expected(report)).cloned().collect();
+    let calm = if unexpected.is_empty() { Ok(()) } else { Err(unexpected.join("\n")) };
+    Check::of("the guest's kernel reports no trouble", calm)
 }
 
 fn listed(lines: &[String], none: &str) -> String {
@@ -186,19 +199,53 @@ fn judge_findings(expect: &Expect, findings: &[Finding]) -> Vec<Check> {
         let result = seen(rule).map_or(Ok(()), |finding| Err(describe(finding)));
         checks.push(Check::of(format!("rule {rule} is kept"), result));
     }
-    let expected = |finding: &&Finding| {
-        let mut known = expect.findings.iter().chain(&expect.allowed_findings);
-        !known.any(|rule| *rule.get_ref() == finding.rule)
-    };
+    checks.push(judge_other_findings(expect, findings));
+    checks
+}
+
+/// Whether there are findings that fail the scenario although it does not name their rules.
+fn judge_other_findings(expect: &Expect, findings: &[Finding]) -> Check {
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
     let unexpected: Vec<&Finding> =
-        findings.iter().filter(|finding| finding.severity == Severity::Error).filter(expected).collect();
+        errors.filter(|finding| standing(expect, finding) == Standing::Failure).collect();
     let result = match unexpected.as_slice() {
         [] => Ok(()),
         [only] => Err(format!("1 finding: {}", describe(only))),
         [first, ..] => Err(format!("{}\nfirst: {}", by_rule(&unexpected), describe(first))),
     };
-    checks.push(Check::of("no rule is broken", result));
-    checks
+    Check::of("no rule is broken", result)
+}
+
+/// The rules that `findings` break, each once, with what that means: those first that fail the scenario.
+pub(crate) fn broken_rules(scenario: &Scenario, findings: &[Finding]) -> Vec<BrokenRule> {
+    let mut rules: Vec<BrokenRule> = Vec::new();
+    for finding in findings {
+        match rules.iter_mut().find(|broken| broken.rule == finding.rule) {
+            Some(broken) => broken.findings += 1,
+            None => rules.push(BrokenRule {
+                rule: finding.rule.to_string(),
+                findings: 1,
+                standing: standing(&scenario.expect, finding),
+            }),
+        }
+    }
+    rules.sort_by_key(|broken| broken.standing);
+    rules
+}
+
+fn standing(expect: &Expect, finding: &Finding) -> Standing {
+    let named = |rules: &[toml::Spanned<String>]| rules.iter().any(|rule| *rule.get_ref() == finding.rule);
+    if named(&expect.forbidden_findings) {
+        Standing::Failure
+    } else if named(&expect.findings) {
+        Standing::Expected
+    } else if named(&expect.allowed_findings) {
+        Standing::Allowed
+    } else if finding.severity == Severity::Error {
+        Standing::Failure
+    } else {
+        Standing::Note
+    }
 }
 
 /// How many findings of each rule there are, in the order of the first ones.
@@ -268,6 +315,22 @@ mod tests {
         assert!(failures("", finding, &[])[0].starts_with("no rule is broken: 1 finding: [a-rule]"));
         assert_eq!(failures("", note, &[]), [""; 0]);
         assert!(failures("forbidden_findings = ['a-note']", note, &[])[0].starts_with("rule a-note is kept"));
+    }
+
+    #[test]
+    fn findings_are_told_apart_by_what_they_mean() {
+        let findings = [&NOTE, &RULE, &RULE].map(|rule| Finding::new(rule, Time::ZERO, "seen"));
+        let told = |expect: &str| -> Vec<(String, u64, Standing)> {
+            let rules = broken_rules(&scenario(expect), &findings).into_iter();
+            rules.map(|broken| (broken.rule, broken.findings, broken.standing)).collect()
+        };
+        let (rule, note) =
+            (|standing| ("a-rule".into(), 2, standing), |standing| ("a-note".into(), 1, standing));
+        assert_eq!(told(""), [rule(Standing::Failure), note(Standing::Note)]);
+        assert_eq!(told("findings = ['a-rule']"), [note(Standing::Note), rule(Standing::Expected)]);
+        assert_eq!(told("allowed_findings = ['a-rule']"), [note(Standing::Note), rule(Standing::Allowed)]);
+        let forbidden = told("allowed_findings = ['a-rule']\nforbidden_findings = ['a-note']");
+        assert_eq!(forbidden, [note(Standing::Failure), rule(Standing::Allowed)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod frames;
 use crate::vocabulary::matches;
 
 pub(crate) use command::{excerpt, judge_run, judge_stream, number_at};
-pub(crate) use end::{judge_end, judge_ending, judge_tables};
+pub(crate) use end::{broken_rules, judge_end, judge_ending, judge_interrupted, judge_tables};
 pub(crate) use frames::{difference, measure_sizes, port_sizes};
 
 /// The value of a counter; the sum where its name has a `*`. `None` if there is none.

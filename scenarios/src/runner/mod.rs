@@ -20,7 +20,7 @@ mod world;
 
 use nicvisor_core::{Duration, Time};
 
-use crate::judge::{judge_end, judge_ending, judge_tables};
+use crate::judge::{broken_rules, judge_end, judge_ending, judge_interrupted, judge_tables};
 use crate::lab::{EndingKind, Lab, LabError};
 use crate::model::Scenario;
 use crate::outcome::{Check, MomentKind, Outcome, Verdict};
@@ -64,6 +64,16 @@ pub(crate) enum Stop {
     Ended(LabError),
     /// Something that the rest rests on did not come about.
     Failed(Check),
+}
+
+impl Stop {
+    /// The user's word that it be ended, if it was that.
+    fn interruption(&self) -> Option<&LabError> {
+        match self {
+            Stop::Ended(error) if error.kind == EndingKind::Interrupted => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl From<LabError> for Stop {
@@ -132,55 +142,66 @@ fn conclude(
     stop: Option<Stop>,
     trouble: &[String],
 ) {
+    take_stock(scenario, lab, outcome, stop.as_ref());
+    let now = lab.now();
+    if let Some(Stop::Ended(error)) = &stop {
+        if let Some(guest) = outcome.guests.get_mut(error.guest) {
+            guest.ending = Some(error.kind);
+        }
+        let subject = scenario.guest_name(error.guest);
+        outcome.timeline.push(world::moment(now, MomentKind::Ending, &subject, &error.message));
+    }
+    let (broken, mut checks) = judge_stop(scenario, stop.as_ref());
+    let interrupted = stop.as_ref().and_then(Stop::interruption);
+    checks.extend(match interrupted {
+        Some(_) => judge_interrupted(scenario, outcome, trouble),
+        None => judge_end(scenario, outcome, trouble),
+    });
+    outcome.checks.extend(checks.into_iter().map(|check| Check { time: now, ..check }));
+    outcome.tables = judge_tables(scenario, outcome);
+    let failed = outcome.failures().next().is_some();
+    outcome.verdict = match (broken, failed, interrupted) {
+        (true, ..) => Verdict::Broken,
+        (false, true, _) => Verdict::Fail,
+        (false, false, Some(_)) => Verdict::Skip,
+        (false, false, None) => Verdict::Pass,
+    };
+    if outcome.verdict == Verdict::Skip {
+        outcome.skipped = interrupted.map(|error| error.message.clone());
+    }
+}
+
+/// What the lab knows at the end.
+fn take_stock(scenario: &Scenario, lab: &mut dyn Lab, outcome: &mut Outcome, stop: Option<&Stop>) {
     outcome.counters = lab.counters();
     outcome.sizes = lab.sizes();
     outcome.findings = lab.findings();
+    outcome.rules = broken_rules(scenario, &outcome.findings);
     outcome.ledger = lab.ledger();
     for (index, guest) in outcome.guests.iter_mut().enumerate() {
-        guest.log = match &stop {
+        guest.log = match stop {
             Some(Stop::Ended(_)) => lab.log(index),
             _ => lab.whole_log(index),
         };
     }
-    let mut broken = false;
-    let mut checks = Vec::new();
-    let expected = scenario.expect.ending.as_ref();
-    match (&stop, expected) {
+    world::add_findings(outcome);
+}
+
+/// Whether the scenario broke off, and the check that tells of its end, as it came or as it was expected.
+fn judge_stop(scenario: &Scenario, stop: Option<&Stop>) -> (bool, Vec<Check>) {
+    match (stop, &scenario.expect.ending) {
+        (Some(stop), _) if stop.interruption().is_some() => (false, Vec::new()),
         (Some(Stop::Ended(error)), Some(expected)) if !is_ours(error.kind) => {
-            checks.push(judge_ending(expected, Some(error)));
+            (false, vec![judge_ending(expected, Some(error))])
         }
         (Some(Stop::Ended(error)), _) => {
-            broken = true;
             let text = format!("{}\n{}", error.message, error.evidence);
-            checks.push(Check::fail("the guest carries the scenario out", text.trim()));
+            (true, vec![Check::fail("the guest carries the scenario out", text.trim())])
         }
-        (Some(Stop::Failed(check)), _) => {
-            broken = true;
-            checks.push(check.clone());
-        }
-        (None, Some(expected)) => checks.push(judge_ending(expected, None)),
-        (None, None) => {}
+        (Some(Stop::Failed(check)), _) => (true, vec![check.clone()]),
+        (None, Some(expected)) => (false, vec![judge_ending(expected, None)]),
+        (None, None) => (false, Vec::new()),
     }
-    if let Some(Stop::Ended(error)) = &stop
-        && let Some(guest) = outcome.guests.get_mut(error.guest)
-    {
-        guest.ending = Some(error.kind);
-    }
-    checks.extend(judge_end(scenario, outcome, trouble));
-    let now = lab.now();
-    outcome.checks.extend(checks.into_iter().map(|check| Check { time: now, ..check }));
-    outcome.tables = judge_tables(scenario, outcome);
-    world::add_findings(outcome);
-    if let Some(Stop::Ended(error)) = &stop {
-        let subject = scenario.guest_name(error.guest);
-        outcome.timeline.push(world::moment(now, MomentKind::Ending, &subject, &error.message));
-    }
-    let failed = outcome.failures().next().is_some();
-    outcome.verdict = match (broken, failed) {
-        (true, _) => Verdict::Broken,
-        (false, true) => Verdict::Fail,
-        (false, false) => Verdict::Pass,
-    };
 }
 
 /// Whether a run was ended from outside: no guest can be expected to do that.

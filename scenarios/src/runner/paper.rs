@@ -22,6 +22,7 @@ pub(super) enum Act {
     Logs(&'static str),
     Trouble(&'static str),
     Panics(&'static str),
+    Interrupted,
 }
 
 /// Microseconds after its start, and what happens.
@@ -92,12 +93,17 @@ impl Lab for Paper {
                 event: DeviceEvent::new(EventKind::State, name),
             },
             Act::Panics(message) => {
+                let evidence = "CPU 0: somewhere".into();
                 return Err(LabError {
                     kind: EndingKind::Panic,
                     guest: 0,
                     message: message.into(),
-                    evidence: "CPU 0: somewhere".into(),
+                    evidence,
                 });
+            }
+            Act::Interrupted => {
+                let (message, evidence) = ("interrupted".into(), String::new());
+                return Err(LabError { kind: EndingKind::Interrupted, guest: 0, message, evidence });
             }
             Act::Counts(name, count) => {
                 *self.counters.entry(name.into()).or_default() += count;

@@ -167,6 +167,18 @@ fn waits_end_when_it_has_happened() {
 }
 
 #[test]
+fn what_was_right_until_the_user_interrupted_it_is_no_failure() {
+    const STOPPED: Program = &[(5, Act::Interrupted)];
+    let interrupted = |text: &str| carry_out_with(&[("stopped", STOPPED)], text).0;
+    let text = "[[step]]\nrun = 'true'\n[[step]]\nrun = 'stopped'\n[expect]\nlog = [{ matches = 'never' }]\n";
+    let outcome = interrupted(text);
+    assert_eq!((outcome.verdict, outcome.skipped.as_deref()), (Verdict::Skip, Some("interrupted")));
+    assert_eq!(outcome.checks[0].name, "true", "what was measured is kept");
+    let outcome = interrupted("[[step]]\nrun = 'true'\nstatus = 1\n[[step]]\nrun = 'stopped'\n");
+    assert_eq!((outcome.verdict, outcome.skipped), (Verdict::Fail, None));
+}
+
+#[test]
 fn waiting_for_what_never_happens_says_what_did() {
     const GUEST: Program = &[
         (100, Act::Counts("gve0.tx_packets", 7)),

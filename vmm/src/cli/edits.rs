@@ -40,14 +40,19 @@ pub(super) fn build(
     module_files: &[PathBuf],
 ) -> Result<Vec<EditedModule>, Failure> {
     for file in module_files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.split(".ko").next().unwrap_or_default().replace('-', "_");
+        let name = module_name(file);
         if let Some(edit) = edits.iter().find(|edit| edit.driver == name) {
             let message = format!("both {} and the edit {} are to replace {name}", file.display(), edit.name);
             return Err(Failure::Usage(message, "give one of them".into()));
         }
     }
     Ok(build_modules(store, kernel, edits)?)
+}
+
+/// What the kernel calls the module in a file.
+pub(super) fn module_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
 /// Where the project's own edits are: in the directory where the program runs, or where it was built.

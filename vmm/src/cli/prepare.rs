@@ -11,6 +11,7 @@ use agent_protocol::{Channel, Command};
 use guest_images::edit::{Edit, EditedModule};
 use guest_images::{ExtraFile, Initramfs, InitramfsOptions, Kernel, KernelName, Store, StoreOptions};
 use nicvisor_net::network::SharedMedium;
+use scenarios::outcome::{Driver, Origin};
 
 use super::args::{GuestArguments, StoreArguments};
 use super::edits;
@@ -56,6 +57,8 @@ pub(super) struct Prepared {
     pub(super) kernel: Kernel,
     pub(super) edited: Vec<EditedModule>,
     pub(super) initramfs: Initramfs,
+    /// The drivers, and modules that take the place of the kernel's.
+    pub(super) drivers: Vec<Driver>,
     /// How long it took to its agent's first word; nothing until then.
     pub(super) boot_host_time: Duration,
     modules: Vec<String>,
@@ -89,6 +92,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         .into_iter()
         .collect();
     let edited = edits::build(store, &kernel, order.edits, order.module_files)?;
+    let drivers = drivers(&modules, &edited, order.module_files);
     let module_files =
         order.module_files.iter().cloned().chain(edited.iter().map(|module| module.path.clone())).collect();
     let options = InitramfsOptions { modules: modules.clone(), module_files, files };
@@ -112,7 +116,7 @@ pub(super) fn prepare(order: Order<'_>, store: &Store) -> Result<Prepared, Failu
         guest.inject(&argument.device, &argument.fault)?;
     }
     let boot_host_time = Duration::ZERO;
-    Ok(Prepared { guest, kernel, edited, initramfs, boot_host_time, modules, nics, begun })
+    Ok(Prepared { guest, kernel, edited, initramfs, drivers, boot_host_time, modules, nics, begun })
 }
 
 impl Prepared {
@@ -170,6 +174,22 @@ fn driver_modules(nics: &[NicSpec]) -> impl Iterator<Item = &'static str> {
         }
     }
     modules.into_iter()
+}
+
+/// Where each of the modules is from, and those that replace one that is loaded on demand.
+fn drivers(modules: &[String], edited: &[EditedModule], files: &[PathBuf]) -> Vec<Driver> {
+    let mut drivers: Vec<Driver> = Vec::new();
+    let of_edit = |module: &EditedModule| (module.driver.clone(), Origin::Edits(module.edits.clone()));
+    let of_file = |file: &PathBuf| (edits::module_name(file), Origin::File(file.display().to_string()));
+    let of_kernel = |name: &String| (name.replace('-', "_"), Origin::Kernel);
+    let all =
+        edited.iter().map(of_edit).chain(files.iter().map(of_file)).chain(modules.iter().map(of_kernel));
+    for (module, origin) in all {
+        if !drivers.iter().any(|driver| driver.module == module) {
+            drivers.push(Driver { module, origin });
+        }
+    }
+    drivers
 }
 
 fn load_drivers(guest: &mut Guest, modules: &[String]) -> Result<(), Failure> {

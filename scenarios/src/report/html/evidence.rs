@@ -1,44 +1,67 @@
-//! Findings with what shows them: the rule, the descriptor's bytes, the packet's headers.
+//! Findings with what they mean for the scenario and what shows them: the rule, the descriptor, the packet.
 
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use nicvisor_core::{Finding, Rule, Severity};
+use nicvisor_core::{Finding, Rule};
 use nicvisor_net::parse::{IpVersion, parse};
 
-pub(super) fn findings(findings: &[Finding], rule: &dyn Fn(&str) -> Option<&'static Rule>) -> Markup {
+use super::section::grouped;
+use crate::outcome::{BrokenRule, Outcome, Standing};
+
+/// How many there are that fail the scenario, and how many others.
+pub(super) fn count(rules: &[BrokenRule]) -> Markup {
+    let sum = |fails: bool| -> u64 {
+        let some = rules.iter().filter(|broken| (broken.standing == Standing::Failure) == fails);
+        some.map(|broken| broken.findings).sum()
+    };
+    let (failures, others) = (sum(true), sum(false));
     html! {
-        @if !findings.is_empty() {
-            h3 { (findings.len()) " findings" }
-            @for (index, group) in groups(findings).iter().enumerate() {
-                (of_rule(group, rule(&group[0].rule), index == 0))
+        @if failures > 0 { span class="fail-text" { (grouped(failures)) } @if others > 0 { " " } }
+        @if others > 0 { span class="soft" { "(" (grouped(others)) ")" } }
+        @if failures == 0 && others == 0 { "0" }
+    }
+}
+
+/// The findings, rule by rule: those first that fail the scenario, and of those what was found of what a driver handed
+/// over before what came of that.
+pub(super) fn findings(outcome: &Outcome, rule: &dyn Fn(&str) -> Option<&'static Rule>) -> Markup {
+    let of = |broken: &BrokenRule| -> Vec<&Finding> {
+        outcome.findings.iter().filter(|finding| finding.rule == broken.rule).collect()
+    };
+    let mut groups: Vec<(&BrokenRule, Vec<&Finding>)> = outcome
+        .rules
+        .iter()
+        .map(|broken| (broken, of(broken)))
+        .filter(|(_, group)| !group.is_empty())
+        .collect();
+    groups.sort_by_key(|(broken, group)| (broken.standing, group[0].descriptor.is_empty()));
+    html! {
+        @if !groups.is_empty() {
+            h3 { "Findings" }
+            @for (index, (broken, group)) in groups.iter().enumerate() {
+                @let open = index == 0 && broken.standing == Standing::Failure;
+                (of_rule(broken, group, rule(&broken.rule), open))
             }
         }
     }
 }
 
-/// The findings of each rule together: first what was found of what a driver handed over, then what came of that.
-fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
-    let mut groups: Vec<Vec<&Finding>> = Vec::new();
-    for finding in findings {
-        match groups.iter_mut().find(|group| group[0].rule == finding.rule) {
-            Some(group) => group.push(finding),
-            None => groups.push(vec![finding]),
-        }
-    }
-    groups.sort_by_key(|group| group[0].descriptor.is_empty());
-    groups
-}
-
-/// What a rule is, and how it was broken; folded, but for the first.
-fn of_rule(group: &[&Finding], rule: Option<&Rule>, open: bool) -> Markup {
-    let class = if group[0].severity == Severity::Error { "finding" } else { "finding note" };
+/// What a rule is, and how it was broken.
+fn of_rule(broken: &BrokenRule, group: &[&Finding], rule: Option<&Rule>, open: bool) -> Markup {
+    let (class, word) = match broken.standing {
+        Standing::Failure => ("fail", "fails the run"),
+        Standing::Note => ("note", "note"),
+        Standing::Expected => ("pass", "expected"),
+        Standing::Allowed => ("pass", "allowed"),
+    };
     html! {
-        details class=(class) open[open] {
+        details class=(format!("finding {class}")) open[open] {
             summary {
-                code { (group[0].rule) }
-                @if let Some(rule) = rule { " - " (rule.title) }
-                @if group.len() > 1 { ", " (group.len()) " times" }
+                span class=(format!("badge {class}")) { (word) } " "
+                code { (broken.rule) }
+                @if let Some(rule) = rule { " " (rule.title) }
+                @if group.len() > 1 { ", " (grouped(group.len() as u64)) " times" }
             }
             @if let Some(rule) = rule {
                 div class="soft" { (rule.meaning) " (" (rule.source) ")" }
@@ -53,7 +76,7 @@ fn of_rule(group: &[&Finding], rule: Option<&Rule>, open: bool) -> Markup {
 
 fn one(finding: &Finding) -> Markup {
     html! {
-        div {
+        div class="one" {
             p { (finding.message) }
             div class="soft" {
                 (finding.device) " " (finding.queue)

@@ -3,9 +3,12 @@
 //! Top to bottom as somebody reads it who comes from a red build: what failed, then scenario by scenario the
 //! checks, what was measured, when what happened, which rules were broken with their evidence, and the files.
 
-mod chart;
 mod evidence;
+mod facts;
+mod histogram;
 mod section;
+mod throughput;
+mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use nicvisor_core::Rule;
@@ -85,7 +88,7 @@ fn overview(outcomes: &[(Outcome, Files)]) -> Markup {
                         td class="number" {
                             (outcome.checks.len() - outcome.failures().count()) "/" (outcome.checks.len())
                         }
-                        td class="number" { (outcome.findings.len()) }
+                        td class="number" { (evidence::count(&outcome.rules)) }
                         td class="number" { (format!("{:.1}", outcome.host_seconds)) }
                         td class="number" { (format!("{:.3}", outcome.guest_seconds)) }
                     }

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 use nicvisor_core::Rule;
 
-use super::{Files, badge, chart, evidence};
-use crate::outcome::{Check, Measurement, Moment, MomentKind, Outcome, OutcomeTable};
+use super::{Files, badge, evidence, facts, histogram, throughput, timeline};
+use crate::outcome::{Check, Measurement, Outcome, OutcomeTable};
 
 pub(super) fn section(
     index: usize,
@@ -16,44 +16,20 @@ pub(super) fn section(
         section id=(format!("s{index}")) {
             div class="title" { h2 { (outcome.scenario) } (badge(outcome)) }
             p class="soft" { (outcome.description) }
-            @if let Some(reason) = &outcome.skipped { p { "Not begun: " (reason) } }
+            @if let Some(reason) = &outcome.skipped { p { "Skipped: " (reason) } }
             @if let Some(reason) = &outcome.error { p { "Could not be begun:" } pre { (reason) } }
-            (facts(outcome))
+            (facts::facts(outcome))
+            (facts::guests(&outcome.guests))
             (links(files))
             (checks(&outcome.checks))
             @for table in &outcome.tables { (measured_table(table)) }
             (measurements(&outcome.measurements))
-            (evidence::findings(&outcome.findings, rule))
-            (chart::throughput(&outcome.traffic))
-            (chart::sizes(&outcome.sizes))
-            (timeline(&outcome.timeline))
+            (evidence::findings(outcome, rule))
+            (throughput::throughput(&outcome.traffic, &timeline::marks(&outcome.timeline)))
+            (timeline::timeline(&outcome.timeline))
+            (histogram::sizes(&outcome.sizes))
+            (facts::frames(&outcome.ledger))
             (counters(&outcome.counters))
-        }
-    }
-}
-
-fn facts(outcome: &Outcome) -> Markup {
-    html! {
-        dl class="facts" {
-            div { dt { "kernel" } dd { (outcome.kernel) } }
-            @for (name, value) in &outcome.case { div { dt { (name) } dd { (value) } } }
-            @for guest in &outcome.guests {
-                @if !guest.nics.is_empty() {
-                    div { dt { "NICs of " (guest.name) } dd { (guest.nics.join(" ")) } }
-                }
-                @if !guest.edits.is_empty() {
-                    div { dt { "edits of " (guest.name) } dd { (guest.edits.join(" ")) } }
-                }
-                @if let Some(ending) = guest.ending {
-                    div { dt { (guest.name) } dd class="fail-text" { (ending) } }
-                }
-            }
-            div { dt { "host" } dd { (format!("{:.1} s", outcome.host_seconds)) } }
-            div { dt { "guest" } dd { (format!("{:.3} s", outcome.guest_seconds)) } }
-            div { dt { "frames" } dd {
-                (grouped(outcome.ledger.entered)) " sent, " (grouped(outcome.ledger.delivered)) " delivered"
-                @for (reason, count) in &outcome.ledger.dropped { ", " (grouped(*count)) " dropped: " (reason) }
-            } }
         }
     }
 }
@@ -117,24 +93,6 @@ fn measurements(measurements: &[Measurement]) -> Markup {
     }
 }
 
-fn timeline(moments: &[Moment]) -> Markup {
-    html! {
-        @if !moments.is_empty() {
-            details { summary { "Time line, " (moments.len()) " events" }
-                div class="scroll" { table class="slim" {
-                    thead { tr { th class="number" { "virtual ms" } th { "what" } th { "where" } th {} } }
-                    tbody { @for moment in moments { tr {
-                        td class="number" { (format!("{:.3}", moment.time.as_nanos() as f64 / 1e6)) }
-                        td class=(class_of(moment.kind)) { (word_for(moment.kind)) }
-                        td { (moment.subject) }
-                        td { (moment.text) }
-                    } } }
-                } }
-            }
-        }
-    }
-}
-
 fn counters(counters: &[(String, u64)]) -> Markup {
     html! {
         @if !counters.is_empty() {
@@ -144,26 +102,6 @@ fn counters(counters: &[(String, u64)]) -> Markup {
                 } } } }
             }
         }
-    }
-}
-
-fn word_for(kind: MomentKind) -> &'static str {
-    match kind {
-        MomentKind::Begin => "begin",
-        MomentKind::End => "end",
-        MomentKind::Device => "device",
-        MomentKind::Link => "link",
-        MomentKind::Finding => "finding",
-        MomentKind::Trouble => "trouble",
-        MomentKind::Ending => "down",
-        MomentKind::Fault => "fault",
-    }
-}
-
-fn class_of(kind: MomentKind) -> &'static str {
-    match kind {
-        MomentKind::Finding | MomentKind::Trouble | MomentKind::Ending => "fail-text",
-        _ => "",
     }
 }
 

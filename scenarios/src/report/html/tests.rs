@@ -1,8 +1,11 @@
 use nicvisor_core::{Finding, Severity, Sizes, Time};
 
 use super::*;
-use crate::lab::PortSizes;
-use crate::outcome::{Check, GuestOutcome, Moment, MomentKind, OutcomeTable, TrafficSample, TrafficSeries};
+use crate::lab::{LedgerSnapshot, PortSizes};
+use crate::outcome::{
+    BrokenRule, Check, Driver, GuestOutcome, Moment, MomentKind, Origin, OutcomeTable, Standing,
+    TrafficSample, TrafficSeries,
+};
 
 const RULE: Rule = Rule {
     id: "net-example",
@@ -53,9 +56,23 @@ fn full() -> (Outcome, Files) {
             samples: vec![sample(0, 0), sample(1_000_000, 125_000)],
         }],
         findings: vec![finding.clone(), finding],
+        rules: vec![BrokenRule { rule: RULE.id.into(), findings: 2, standing: Standing::Failure }],
+        ledger: LedgerSnapshot {
+            entered: 3039,
+            delivered: 3038,
+            dropped: [("receiver not ready".to_owned(), 1)].into(),
+            ..LedgerSnapshot::default()
+        },
         guests: vec![GuestOutcome {
             nics: vec!["gve,mtu=1500".into()],
             edits: vec!["gve-keep-jumbo-header".into()],
+            backend: "soft".into(),
+            cpus: 2,
+            memory: 1 << 30,
+            drivers: vec![Driver {
+                module: "gve".into(),
+                origin: Origin::Edits(vec!["gve-keep-jumbo-header".into()]),
+            }],
             ..GuestOutcome::default()
         }],
         counters: vec![("gve0.tx".into(), 1234)],
@@ -83,7 +100,13 @@ fn everything_that_is_known_is_on_the_page() {
         "href=\"a.pcapng\"",
         "href=\"a.log\"",
         "6,973",
-        "1.0 Gb/s",
+        "1 Gb/s",
+        "0.8 ms",
+        "fails the run",
+        "3,039 sent, 3,038 delivered, 1 dropped",
+        "dropped: receiver not ready",
+        ">soft</td>",
+        "1,024 MiB",
         "gve0, handed to the device: 3 from 60 to 185,000 bytes",
         "0010  ab ab ab ab",
         "1,234",
@@ -95,6 +118,19 @@ fn everything_that_is_known_is_on_the_page() {
     ] {
         assert!(text.contains(expected), "{expected} is missing in\n{text}");
     }
+}
+
+#[test]
+fn what_a_finding_means_is_seen_at_once() {
+    let (mut outcome, files) = full();
+    outcome.rules[0].standing = Standing::Expected;
+    let text = html(&Page::default(), &[(outcome, files)], &|_| None);
+    assert!(
+        text.contains("<details class=\"finding pass\"><summary><span class=\"badge pass\">expected"),
+        "{text}"
+    );
+    assert!(text.contains("<span class=\"soft\">(2)</span>"), "{text}");
+    assert!(!text.contains("fails the run"), "{text}");
 }
 
 /// In SVG an element that is not closed takes in all that follows, and nothing of it is drawn.

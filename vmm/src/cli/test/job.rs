@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use guest_images::edit::Edit;
 use guest_images::{ImageError, KernelName, Store};
 use nicvisor_net::network::{LinkConfig, SharedMedium};
 use scenarios::model::{Guest as GuestSpec, NicTable};
+use scenarios::outcome::GuestOutcome;
 use scenarios::{Check, KnownDevice, Outcome, Scenario, Vocabulary};
 
 use super::super::args::{GuestArguments, TestArguments};
@@ -127,6 +128,10 @@ impl<'a> Job<'a> {
         let (mut outcome, error) = match self.attempt(store, interrupted, live) {
             Ok(outcome) => (outcome, None),
             Err(failure) if concerns_all(&failure) => return Err(failure),
+            // Ctrl-C goes to the programs that fetch and build as well.
+            Err(_) if interrupted.load(Ordering::Relaxed) => {
+                (Outcome::skip(self.scenario, INTERRUPTED), None)
+            }
             Err(failure) => (Outcome::error(self.scenario, failure.to_string()), Some(failure.status())),
         };
         outcome.host_seconds = started.elapsed().as_secs_f64();
@@ -134,8 +139,9 @@ impl<'a> Job<'a> {
     }
 
     /// The outcome for when the run ended before this scenario's turn.
-    pub(super) fn not_reached(&self) -> Ended {
-        let outcome = Outcome::skip(self.scenario, "the run was stopped before");
+    pub(super) fn not_reached(&self, interrupted: bool) -> Ended {
+        let reason = if interrupted { INTERRUPTED } else { "the run was stopped before" };
+        let outcome = Outcome::skip(self.scenario, reason);
         Ended { number: self.number, outcome, error: None }
     }
 
@@ -156,6 +162,11 @@ impl<'a> Job<'a> {
             guests.push(prepared);
             if let Err(failure) = ready {
                 let mut outcome = self.not_booted(index, failure)?;
+                outcome
+                    .guests
+                    .iter_mut()
+                    .zip(&guests)
+                    .for_each(|(guest, prepared)| describe(guest, prepared));
                 outcome.guests[index].log = guests[index].guest.console().text();
                 capture.finish(&medium)?;
                 if let Some(files) = files {
@@ -183,7 +194,7 @@ impl<'a> Job<'a> {
         let mut outcome = scenarios::run(self.scenario, &mut lab, &mut |progress| line.step(progress));
         let mut exact = Vec::new();
         for (guest, prepared) in outcome.guests.iter_mut().zip(guests.iter_mut()) {
-            guest.version.clone_from(&prepared.kernel.version);
+            describe(guest, prepared);
             let name = format!("{} ({})", guest.kernel, guest.version);
             if !exact.contains(&name) {
                 exact.push(name);
@@ -314,6 +325,17 @@ fn concerns_all(failure: &Failure) -> bool {
     }
 }
 
+/// What a guest was made from.
+fn describe(guest: &mut GuestOutcome, prepared: &Prepared) {
+    let config = prepared.guest.machine().config();
+    guest.version.clone_from(&prepared.kernel.version);
+    prepared.guest.backend().clone_into(&mut guest.backend);
+    prepared.guest.backend_reason().clone_into(&mut guest.backend_reason);
+    guest.cpus = config.cpus;
+    guest.memory = config.memory;
+    guest.drivers.clone_from(&prepared.drivers);
+}
+
 /// A scenario's NIC table, as the command line would have it.
 fn spec(table: &NicTable) -> Result<NicSpec, NicError> {
     let text = |value: &serde_json::Value| match value {
@@ -341,4 +363,6 @@ fn has_capture_steps(scenario: &Scenario) -> bool {
     any(&scenario.steps)
 }
 
+/// Why scenarios of a run that the user stops are skipped.
+const INTERRUPTED: &str = "interrupted";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);

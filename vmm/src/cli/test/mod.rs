@@ -107,7 +107,8 @@ fn carry_out(
     live.finish();
     let begun: BTreeSet<usize> = all.iter().map(|ended| ended.number).collect();
     let others = jobs.iter().enumerate().filter(|(number, _)| !begun.contains(number));
-    all.extend(others.map(|(_, job)| job.not_reached()));
+    let stopped_by_user = interrupted.load(Ordering::Relaxed);
+    all.extend(others.map(|(_, job)| job.not_reached(stopped_by_user)));
     all.sort_by_key(|ended| ended.number);
     let error = all.iter().find_map(|ended| ended.error);
     let outcomes: Vec<Outcome> = all.into_iter().map(|ended| ended.outcome).collect();

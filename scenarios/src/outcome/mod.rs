@@ -1,11 +1,15 @@
 //! What came of a scenario, as data.
 
+mod guest;
+
 use std::collections::BTreeMap;
 
 use nicvisor_core::{Finding, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{EndingKind, LedgerSnapshot, PortSizes};
+use crate::lab::{LedgerSnapshot, PortSizes};
+
+pub use guest::{Driver, GuestOutcome, Origin};
 
 /// The result of one scenario on one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,7 +24,7 @@ pub struct Outcome {
     pub case: BTreeMap<String, String>,
     /// Overall.
     pub verdict: Verdict,
-    /// Why it was not even begun, if it was not.
+    /// Why it was not begun, or not carried out to its end, if that says nothing of what it is to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     /// Why it could not be begun, if it could not: no kernel, no module, a driver that does not build.
@@ -40,8 +44,11 @@ pub struct Outcome {
     pub sizes: Vec<PortSizes>,
     /// Traffic by port over virtual time.
     pub traffic: Vec<TrafficSeries>,
-    /// Broken rules.
+    /// Breaches of rules.
     pub findings: Vec<Finding>,
+    /// The rules that they break, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<BrokenRule>,
     /// Device and link counters at the end.
     pub counters: Vec<(String, u64)>,
     /// What became of all frames.
@@ -63,15 +70,7 @@ impl Outcome {
             verdict: Verdict::Broken,
             skipped: None,
             error: None,
-            guests: (0..scenario.guest_count())
-                .map(|index| GuestOutcome {
-                    name: scenario.guest_name(index),
-                    kernel: scenario.guest_kernel(index).to_owned(),
-                    nics: nics(scenario, index),
-                    edits: edits(scenario, index),
-                    ..GuestOutcome::default()
-                })
-                .collect(),
+            guests: (0..scenario.guest_count()).map(|index| GuestOutcome::new(scenario, index)).collect(),
             checks: Vec::new(),
             timeline: Vec::new(),
             measurements: Vec::new(),
@@ -79,6 +78,7 @@ impl Outcome {
             sizes: Vec::new(),
             traffic: Vec::new(),
             findings: Vec::new(),
+            rules: Vec::new(),
             counters: Vec::new(),
             ledger: LedgerSnapshot::default(),
             host_seconds: 0.0,
@@ -110,28 +110,6 @@ impl Outcome {
     }
 }
 
-/// A guest's NICs, each with its options.
-fn nics(scenario: &crate::Scenario, guest: usize) -> Vec<String> {
-    let tables = scenario.nics.iter().map(|nic| nic.get_ref());
-    let own = tables.filter(|table| {
-        let name = table.get("guest").and_then(|name| name.as_str());
-        scenario.guest_index(name) == Some(guest)
-    });
-    let text = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
-    own.map(|table| {
-        let mut words = vec![table.get("kind").map(text).unwrap_or_default()];
-        let options = table.iter().filter(|(key, _)| !["kind", "guest"].contains(&key.as_str()));
-        words.extend(options.map(|(key, value)| format!("{key}={}", text(value))));
-        words.join(",")
-    })
-    .collect()
-}
-
-fn edits(scenario: &crate::Scenario, guest: usize) -> Vec<String> {
-    let guest = scenario.guest.get(guest).map(|guest| guest.get_ref());
-    guest.map_or(Vec::new(), |guest| guest.edits.iter().map(|edit| edit.get_ref().clone()).collect())
-}
-
 /// How a scenario ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -143,8 +121,8 @@ pub enum Verdict {
     /// It could not be carried out to its end (guest panic, time-out), in which case the checks until then are kept,
     /// or not even be begun.
     Broken,
-    /// It was not begun: something that it needs is not to be had any more, through nobody's fault, or the run was
-    /// stopped before.
+    /// It was not begun: something that it needs is not to be had any more, through nobody's fault. Or the run was
+    /// interrupted, and what there was until then is right.
     Skip,
 }
 
@@ -155,7 +133,7 @@ pub struct Tally {
     pub passed: usize,
     /// Those that failed, or broke off.
     pub failed: usize,
-    /// Those that were not begun.
+    /// Those that were not begun, or interrupted.
     pub skipped: usize,
 }
 
@@ -182,28 +160,6 @@ impl std::fmt::Display for Tally {
         }
         Ok(())
     }
-}
-
-/// A guest, as it was.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct GuestOutcome {
-    /// Its name.
-    pub name: String,
-    /// The kernel that was asked for.
-    pub kernel: String,
-    /// The kernel's exact version.
-    pub version: String,
-    /// Its NICs, as the command line would name them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nics: Vec<String>,
-    /// The changes of drivers' sources that the scenario asks for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub edits: Vec<String>,
-    /// How it went down, if it did before the end.
-    pub ending: Option<EndingKind>,
-    /// What its kernel logged. A file of its own in reports, so not part of the JSON.
-    #[serde(skip)]
-    pub log: String,
 }
 
 /// One thing that was checked.
@@ -233,6 +189,31 @@ impl Check {
     pub fn of(name: impl Into<String>, result: Result<(), String>) -> Check {
         Check { name: name.into(), failure: result.err(), time: Time::ZERO }
     }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenRule {
+    /// The rule's id.
+    pub rule: String,
+    /// How many findings there are of it.
+    pub findings: u64,
+    /// What that means for the scenario.
+    pub standing: Standing,
+}
+
+/// What it means for a scenario that a rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// The scenario fails.
+    Failure,
+    /// Nothing: it is a note.
+    Note,
+    /// It had to be.
+    Expected,
+    /// It may be.
+    Allowed,
 }
 
 /// Something that happened at a moment.
