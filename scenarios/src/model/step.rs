@@ -154,8 +154,7 @@ pub struct Wait {
     pub job: Option<Spanned<String>>,
     /// A text in the output of any command, or of `job`, since it was started: a marker.
     pub output: Option<String>,
-    /// A text on the console of a guest's kernel, since power-on. Warnings and worse come there; a driver's notes do
-    /// with `append = "loglevel=7"`.
+    /// A text in a line of the log of a guest's kernel, since power-on, whatever the console shows of it.
     pub log: Option<String>,
     /// The guest whose log it is, where there are two.
     #[schemars(with = "Option<String>")]

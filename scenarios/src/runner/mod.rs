@@ -6,6 +6,7 @@
 
 mod activity;
 mod branch;
+mod kernel_log;
 mod measure;
 #[cfg(test)]
 mod paper;

@@ -167,6 +167,38 @@ fn waits_end_when_it_has_happened() {
 }
 
 #[test]
+fn a_kernels_log_is_waited_for_whatever_its_console_shows() {
+    const LOG: Program = &[
+        (50, Act::Says("6,1,1000000,-;gve 0000:00:02.0: link is ")),
+        (60, Act::Says("up\n SUBSYSTEM=pci\n")),
+    ];
+    let text = "[[step]]\nwait = { log = 'link is up' }\n";
+    let (outcome, lab) = carry_out_with(&[("cat /dev/kmsg", LOG)], text);
+    assert_eq!(outcome.verdict, Verdict::Pass, "{:?}", failures(&outcome));
+    assert_eq!(lab.now().as_nanos(), 60_000);
+    assert_eq!(lab.asked, ["0 - cat /dev/kmsg", "signal 1 9"]);
+    // The reader's output is no command's.
+    let text = "[[step]]\nparallel = [{ wait = { log = 'down' } }, { wait = { output = 'link is up' } }]\n";
+    let (outcome, _) = carry_out_with(&[("cat /dev/kmsg", LOG)], text);
+    let failures = failures(&outcome);
+    assert_eq!(failures.len(), 1);
+    assert!(failures[0].contains("\"down\" in the kernel's log did not come about"), "{failures:?}");
+    assert!(
+        failures[0].contains("the log ends with\n[    1.000000] gve 0000:00:02.0: link is up"),
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn a_reader_that_lost_its_place_in_the_log_begins_again() {
+    const LOST: Program = &[(5, Act::Says("6,9,1,-;one\n")), (6, Act::Exits(1))];
+    let text = "[[step]]\nwait = { log = 'two' }\ntimeout = '95ms'\n";
+    let (outcome, lab) = carry_out_with(&[("cat /dev/kmsg", LOST)], text);
+    assert_eq!(outcome.verdict, Verdict::Broken);
+    assert_eq!(lab.asked.iter().filter(|line| line.contains("kmsg")).count(), 10, "{:?}", lab.asked);
+}
+
+#[test]
 fn what_was_right_until_the_user_interrupted_it_is_no_failure() {
     const STOPPED: Program = &[(5, Act::Interrupted)];
     let interrupted = |text: &str| carry_out_with(&[("stopped", STOPPED)], text).0;

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use nicvisor_core::{Duration, Time};
 
 use super::branch::Needs;
+use super::kernel_log::KernelLog;
 use super::measure::Before;
 use super::title::waited_for;
 use super::world::World;
 use crate::judge::{counter_value, judge_run};
+use crate::lab::Job;
 use crate::model::{Statuses, Wait};
 use crate::outcome::Check;
 
@@ -18,15 +20,29 @@ pub(super) struct Waiting<'a> {
     began: Time,
     /// Counters when the wait began.
     before: Vec<(String, u64)>,
+    /// What reads the kernel's log, where that is waited for, and since when.
+    log: Option<(Job, Time)>,
 }
 
 impl<'a> Waiting<'a> {
-    pub(super) fn new(wait: &'a Wait, world: &World<'a>) -> Waiting<'a> {
-        Waiting { wait, began: world.lab.now(), before: world.lab.counters() }
+    pub(super) fn new(wait: &'a Wait, world: &mut World<'a>) -> Waiting<'a> {
+        let (began, before) = (world.lab.now(), world.lab.counters());
+        let mut waiting = Waiting { wait, began, before, log: None };
+        waiting.follow_log(world);
+        waiting
+    }
+
+    fn follow_log(&mut self, world: &mut World<'a>) {
+        if let Some(text) = &self.wait.log {
+            self.log = Some((world.follow_log(self.guest(world), text), world.lab.now()));
+        }
     }
 
     /// The checks that go with it once it has happened.
-    pub(super) fn poll(&self, world: &mut World<'a>) -> Option<Vec<Check>> {
+    pub(super) fn poll(&mut self, world: &mut World<'a>) -> Option<Vec<Check>> {
+        if let Some((job, since)) = self.log {
+            return self.poll_log(job, since, world).then(Vec::new);
+        }
         let wait = self.wait;
         let name = wait.job.as_ref().map(|name| name.get_ref().as_str());
         match name {
@@ -35,13 +51,10 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    fn has_happened(&self, job: Option<crate::lab::Job>, world: &World<'a>) -> bool {
+    fn has_happened(&self, job: Option<Job>, world: &World<'a>) -> bool {
         let wait = self.wait;
         if let Some(output) = &wait.output {
             return world.has_output(output, job);
-        }
-        if let Some(log) = &wait.log {
-            return world.lab.log(self.guest(world)).contains(log.as_str());
         }
         if let Some(event) = &wait.event {
             return world.watches().seen(event) >= event.count;
@@ -60,6 +73,22 @@ impl<'a> Waiting<'a> {
             };
         }
         wait.time.is_none_or(|time| world.lab.now() >= self.began + time.0)
+    }
+
+    /// Whether the kernel's log has the text. The console may have it where no program can run any more.
+    fn poll_log(&mut self, job: Job, since: Time, world: &mut World<'a>) -> bool {
+        let text = self.wait.log.as_deref().unwrap_or_default();
+        let found = world.followed_log(job).is_some_and(KernelLog::has_it)
+            || world.lab.log(self.guest(world)).contains(text);
+        let ended = world.followed_log(job).is_some_and(KernelLog::has_ended);
+        let again = ended && world.lab.now() >= since + LOG_INTERVAL;
+        if found || again {
+            world.unfollow_log(job);
+        }
+        if again && !found {
+            self.follow_log(world);
+        }
+        found
     }
 
     /// Frames that `port` (all of them if empty) has sent since the wait began.
@@ -98,11 +127,8 @@ impl<'a> Waiting<'a> {
                 some_of(&others, "nothing")
             ));
         }
-        if self.wait.log.is_some() {
-            let log = world.lab.log(self.guest(world));
-            let lines: Vec<&str> = log.trim_end().lines().collect();
-            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-            text.push_str(&format!("\nthe log ends with\n{}", last.join("\n")));
+        if let Some(log) = self.log.and_then(|(job, _)| world.followed_log(job)) {
+            text.push_str(&format!("\nthe log ends with\n{}", log.last_lines()));
         }
         if let Some(line) = world.last_output() {
             text.push_str(&format!("\nthe last output is {line:?}"));
@@ -167,9 +193,8 @@ fn some_of(all: &[String], none: &str) -> String {
 
 /// The device that carries what the harness and the guest's agent say.
 const AGENT: &str = "agent";
-const LAST_LINES: usize = 5;
 const MOST_NAMED: usize = 8;
 /// How often counters are looked at, in virtual time.
 const COUNTER_INTERVAL: Duration = Duration::from_micros(100);
-/// The same for a kernel's log, which is longer.
+/// The same for a kernel's console, which is longer.
 const LOG_INTERVAL: Duration = Duration::from_millis(10);

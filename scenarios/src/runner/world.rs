@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nicvisor_core::{DeviceEvent, Duration, Time};
 
+use super::kernel_log::KernelLog;
 use super::traffic::Sampler;
 use super::watches::Watches;
 use super::{CommandResult, Progress, Stop};
@@ -19,6 +20,8 @@ pub(super) struct World<'a> {
     jobs: BTreeMap<Job, JobState>,
     /// Background commands by name.
     named: BTreeMap<String, Named<'a>>,
+    /// What is read of kernels' logs, by the command that reads.
+    logs: BTreeMap<Job, KernelLog>,
     checks: Vec<Check>,
     timeline: Vec<Moment>,
     measurements: Vec<Measurement>,
@@ -57,6 +60,7 @@ impl<'a> World<'a> {
             progress,
             jobs: BTreeMap::new(),
             named: BTreeMap::new(),
+            logs: BTreeMap::new(),
             checks: Vec::new(),
             timeline: Vec::new(),
             measurements: Vec::new(),
@@ -80,12 +84,16 @@ impl<'a> World<'a> {
             LabEvent::Output { job, error, data } => {
                 if let Some(state) = self.jobs.get_mut(&job) {
                     state.take(error, &data);
+                } else if let Some(log) = self.logs.get_mut(&job).filter(|_| !error) {
+                    log.take(&data);
                 }
             }
             LabEvent::Exited { job, status } => {
                 if let Some(state) = self.jobs.get_mut(&job) {
                     state.ended = true;
                     state.result.status = status;
+                } else if let Some(log) = self.logs.get_mut(&job) {
+                    log.end();
                 }
             }
             LabEvent::Trouble { guest, text } => {
@@ -116,6 +124,25 @@ impl<'a> World<'a> {
     /// Lets go of a command whose result has been looked at.
     pub(super) fn forget(&mut self, job: Job) {
         self.jobs.remove(&job);
+    }
+
+    /// Begins to read the log of a guest's kernel.
+    pub(super) fn follow_log(&mut self, guest: usize, wanted: &str) -> Job {
+        let job = self.lab.spawn(guest, &KernelLog::command());
+        self.logs.insert(job, KernelLog::new(wanted));
+        job
+    }
+
+    /// What was read of a log.
+    pub(super) fn followed_log(&self, job: Job) -> Option<&KernelLog> {
+        self.logs.get(&job)
+    }
+
+    /// Ends the reading of a log.
+    pub(super) fn unfollow_log(&mut self, job: Job) {
+        if self.logs.remove(&job).is_some_and(|log| !log.has_ended()) {
+            self.lab.signal(job, KILL);
+        }
     }
 
     pub(super) fn name_job(&mut self, name: &str, job: Job, step: &'a Step) {
@@ -204,9 +231,10 @@ impl<'a> World<'a> {
 
     /// Ends what still runs in the background: the scenario is over.
     pub(super) fn end_jobs(&mut self) {
-        let running: Vec<Job> =
-            self.jobs.iter().filter(|(_, state)| !state.ended).map(|(job, _)| *job).collect();
-        running.into_iter().for_each(|job| self.lab.signal(job, KILL));
+        let logs = self.logs.iter().filter(|(_, log)| !log.has_ended()).map(|(job, _)| *job);
+        let running = self.jobs.iter().filter(|(_, state)| !state.ended).map(|(job, _)| *job);
+        let all: Vec<Job> = running.chain(logs).collect();
+        all.into_iter().for_each(|job| self.lab.signal(job, KILL));
     }
 
     /// The outcome before its end is judged, and the trouble that kernels reported.
