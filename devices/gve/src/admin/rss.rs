@@ -67,13 +67,14 @@ fn fields(hash_types: u16) -> Fields {
 }
 
 impl Gve {
-    /// `GVE_ADMINQ_CONFIGURE_RSS`.
+    /// `GVE_ADMINQ_CONFIGURE_RSS`. A device takes it whether or not it offers the option, by which a driver learns the
+    /// sizes and that it can read the configuration: without it, the driver of Linux 7.3 sets RSS up with the usual
+    /// sizes while it probes, and gives up if that fails (`gve_set_default_rss_sizes`, `gve_init_rss_config`).
     pub(super) fn configure_rss(
         &mut self,
         context: &mut Context<'_>,
         command: ConfigureRss,
     ) -> Result<(), Failure> {
-        self.require_rss()?;
         if command.hash_alg > TOEPLITZ {
             return Err(Failure::parameter(format!("hash algorithm {}", command.hash_alg)));
         }
@@ -118,7 +119,9 @@ impl Gve {
         command: QueryRss,
         action: &CommandAction,
     ) -> Result<(), Failure> {
-        self.require_rss()?;
+        if !self.offers(Feature::RssConfig) {
+            return Err(Failure::refusal(Status::Unimplemented));
+        }
         let total = size_of::<QueryRssDescriptor>() + usize::from(KEY_SIZE) + usize::from(TABLE_SIZE) * 4;
         let available = command.available_length.get();
         if available < total as u64 {
@@ -136,13 +139,6 @@ impl Gve {
         bytes.extend(self.state.rss.table(queues).iter().flat_map(|queue| queue.to_be_bytes()));
         let address = command.rss_descriptor_addr.get();
         Ok(write_answer(context, address, QueryRssDescriptor::LAYOUT, action, &bytes[..])?)
-    }
-
-    fn require_rss(&self) -> Result<(), Failure> {
-        match self.offers(Feature::RssConfig) {
-            true => Ok(()),
-            false => Err(Failure::refusal(Status::Unimplemented)),
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use nicvisor_core::Severity;
 
 use super::{assert_clean, broken, config, counter, open};
 use crate::Config;
+use crate::config::Options;
 use crate::testing::Driver;
 use crate::testing::{ALL_CAPABILITIES, PASSED, SCRATCH};
 use crate::wire::admin::{
@@ -137,15 +138,7 @@ fn rss_is_what_the_driver_set() {
     let mut answer = vec![7_u8; 40];
     answer.extend([0, 0, 0, 1].repeat(128));
     driver.harness.bench.dma().write(SCRATCH, &answer).unwrap();
-    let command = ConfigureRss {
-        hash_types: 0x12.into(),
-        hash_alg: 1,
-        reserved: 0,
-        hash_key_size: 40.into(),
-        hash_lut_size: 128.into(),
-        hash_key_addr: SCRATCH.into(),
-        hash_lut_addr: (SCRATCH + 40).into(),
-    };
+    let command = rss_in_scratch();
     assert_eq!(driver.admin(Opcode::ConfigureRss as u32, &command), PASSED);
     assert_eq!(driver.admin(Opcode::QueryRss as u32, &query), PASSED);
     let mut found = vec![0; answer.len()];
@@ -154,6 +147,30 @@ fn rss_is_what_the_driver_set() {
 
     let wrong = ConfigureRss { hash_key_size: 39.into(), ..command };
     assert_eq!(driver.admin(Opcode::ConfigureRss as u32, &wrong), Status::InvalidArgument as u32);
+}
+
+#[test]
+fn rss_can_be_set_where_it_cannot_be_asked_for() {
+    let options = Options { rss_config: false, ..Options::default() };
+    let mut driver = open(Config { options, ..config() });
+    let query = QueryRss { available_length: 4096.into(), rss_descriptor_addr: SCRATCH.into() };
+    assert_eq!(driver.admin(Opcode::QueryRss as u32, &query), Status::Unimplemented as u32);
+    driver.harness.bench.dma().write(SCRATCH + 40, &[0, 0, 0, 1].repeat(128)).unwrap();
+    assert_eq!(driver.admin(Opcode::ConfigureRss as u32, &rss_in_scratch()), PASSED);
+    assert_eq!(driver.harness.device.state.rss.queue(5), Some(1));
+}
+
+/// A key and a table that are there.
+fn rss_in_scratch() -> ConfigureRss {
+    ConfigureRss {
+        hash_types: 0x12.into(),
+        hash_alg: 1,
+        reserved: 0,
+        hash_key_size: 40.into(),
+        hash_lut_size: 128.into(),
+        hash_key_addr: SCRATCH.into(),
+        hash_lut_addr: (SCRATCH + 40).into(),
+    }
 }
 
 #[test]
