@@ -5,12 +5,12 @@ use nicvisor_core::{Device, Duration, EventKind, EventKinds};
 use serde_json::{Value, json};
 use zerocopy::IntoBytes;
 
-use super::{NOTHING, SENDER, assert_clean, config, started};
+use super::{NOTHING, SENDER, assert_clean, config, device_question, started};
 use crate::Config;
 use crate::testing::{Driver, Setup, header_of};
 use crate::wire::gdma_requests::{CreatePd, Handle, HwcTimeout, MaxResourcesResponse, RequestHeader};
 use crate::wire::hwc::{EVENT_FPGA_RECONFIG, EVENT_RESET_REQUEST, EVENT_SOC_SERVICE};
-use crate::wire::mana_requests::{QueryDeviceConfig, QueryDeviceConfigResponse};
+use crate::wire::mana_requests::QueryDeviceConfigResponse;
 use crate::wire::shared_memory::{DESTROY, request};
 use crate::wire::{RequestType, Status};
 
@@ -47,13 +47,7 @@ fn an_answer_is_rewritten() {
         &mut driver,
         json!({ "command": { "name": "MANA_QUERY_DEV_CONFIG", "rewrite": { "adapter_mtu": 60 } } }),
     );
-    let question = QueryDeviceConfig {
-        mn_drv_cap_flags: [0.into(); 4],
-        proto_major_ver: 0.into(),
-        proto_minor_ver: 1.into(),
-        proto_micro_ver: 1.into(),
-        reserved: 0.into(),
-    };
+    let question = device_question();
     let answer: QueryDeviceConfigResponse = driver.request(RequestType::QueryDevConfig, 1, &question).get();
     assert_eq!((answer.adapter_mtu.get(), answer.max_num_vports.get()), (60, 1));
     inject(&mut driver, json!({ "lift": {} }));

@@ -28,6 +28,7 @@ use crate::Config;
 use crate::testing::{Driver, Response, Setup};
 use crate::wire::RequestType;
 use crate::wire::gdma_requests::{CreateDmaRegion, Handle};
+use crate::wire::mana_requests::QueryDeviceConfig;
 use crate::wire::shared_memory::Establish;
 
 /// The sender and the receiver of packets that `nicvisor_net::testing` makes.
@@ -49,6 +50,17 @@ const ESTABLISH: Establish = Establish {
 
 fn config(mac: [u8; 6]) -> Config {
     Config { mac, mtu: 1500, ..Config::default() }
+}
+
+/// Asks for the device's configuration, as the driver of protocol 0.1.1 does.
+fn device_question() -> QueryDeviceConfig {
+    QueryDeviceConfig {
+        mn_drv_cap_flags: [0.into(); 4],
+        proto_major_ver: 0.into(),
+        proto_minor_ver: 1.into(),
+        proto_micro_ver: 1.into(),
+        reserved: 0.into(),
+    }
 }
 
 /// A device with one open vPort whose address is `mac`.

@@ -5,7 +5,8 @@ use nicvisor_net::rss::Fields;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::{assert_clean, config};
+use super::steering::unchanged;
+use super::{assert_clean, config, device_question};
 use crate::Config;
 use crate::config::{Capabilities, FunctionKind};
 use crate::features::Feature;
@@ -18,8 +19,7 @@ use crate::wire::gdma_requests::{
 };
 use crate::wire::hwc::EVENT_SOC_RECONFIG_DATA;
 use crate::wire::mana_requests::{
-    ConfigRxSteering, HASH_KEY_SIZE, PF_CQE_8_COALESCING, QueryDeviceConfig, QueryDeviceConfigResponse,
-    QueryVportConfigResponse, hash_types,
+    ConfigRxSteering, PF_CQE_8_COALESCING, QueryDeviceConfigResponse, QueryVportConfigResponse, hash_types,
 };
 use crate::wire::{RequestType, Status};
 
@@ -93,13 +93,7 @@ fn devices(driver: &mut Driver) -> ListDevicesResponse {
 }
 
 fn device_config(driver: &mut Driver) -> Response {
-    let asked = QueryDeviceConfig {
-        mn_drv_cap_flags: [0.into(); 4],
-        proto_major_ver: 0.into(),
-        proto_minor_ver: 1.into(),
-        proto_micro_ver: 1.into(),
-        reserved: 0.into(),
-    };
+    let asked = device_question();
     driver.request(RequestType::QueryDevConfig, 3, &asked)
 }
 
@@ -135,22 +129,10 @@ fn takes_large_pages(driver: &mut Driver) -> bool {
 /// Has only IPv4 addresses hashed.
 fn steer(driver: &mut Driver) -> Response {
     let asked = ConfigRxSteering {
-        vport: driver.ports[0].handle.into(),
-        num_indir_entries: 0.into(),
         indir_tab_offset: 0.into(),
-        rx_enable: u32::MAX.into(),
-        rss_enable: u32::MAX.into(),
-        update_default_rxobj: 0,
-        update_hashkey: 0,
-        update_indir_tab: 0,
-        reserved: 0,
-        default_rxobj: 0.into(),
-        hashkey: [0; HASH_KEY_SIZE],
         cqe_coalescing_enable: 1,
-        reserved2: [0; 3],
         rss_hash_types: hash_types::IPV4.into(),
-        cqe8_coalescing_enable: 0,
-        reserved3: 0,
+        ..unchanged(driver)
     };
     driver.request(RequestType::ConfigVportRx, 5, &asked)
 }

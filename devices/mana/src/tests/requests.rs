@@ -4,11 +4,11 @@ use nicvisor_core::PciDevice;
 use nicvisor_core::testing::Harness;
 use zerocopy::IntoBytes;
 
-use super::{NOTHING, SENDER, assert_clean, broken, config, counter, handle, started};
+use super::{NOTHING, SENDER, assert_clean, broken, config, counter, device_question, handle, started};
 use crate::config::{Capabilities, FunctionKind};
 use crate::testing::{Driver, header_of};
 use crate::wire::gdma_requests::{HwcTimeout, Index, ListDevicesResponse, MaxResourcesResponse};
-use crate::wire::mana_requests::{QueryDeviceConfig, QueryDeviceConfigResponse, QueryVportConfigResponse};
+use crate::wire::mana_requests::{QueryDeviceConfigResponse, QueryVportConfigResponse};
 use crate::wire::{RequestType, Status};
 use crate::{Config, Mana};
 
@@ -20,13 +20,7 @@ fn the_device_says_what_it_is() {
     let devices: ListDevicesResponse = driver.request(RequestType::ListDevices, 1, &NOTHING).get();
     assert_eq!(devices.num_of_devs.get(), 2);
     assert_eq!(devices.devs.map(|device| device.kind.get())[..3], [1, 2, 0]);
-    let question = QueryDeviceConfig {
-        mn_drv_cap_flags: [0.into(); 4],
-        proto_major_ver: 0.into(),
-        proto_minor_ver: 1.into(),
-        proto_micro_ver: 1.into(),
-        reserved: 0.into(),
-    };
+    let question = device_question();
     let answer: QueryDeviceConfigResponse = driver.request(RequestType::QueryDevConfig, 1, &question).get();
     assert_eq!((answer.max_num_vports.get(), answer.adapter_mtu.get()), (3, 1514));
     let timeout = HwcTimeout { timeout_ms: 1.into(), reserved: 0.into() };

@@ -14,7 +14,7 @@ use crate::wire::mana_requests::{ConfigRxSteering, HASH_KEY_SIZE};
 use crate::wire::{RequestType, Status};
 
 /// A request that changes nothing.
-fn unchanged(driver: &Driver) -> ConfigRxSteering {
+pub(super) fn unchanged(driver: &Driver) -> ConfigRxSteering {
     ConfigRxSteering {
         vport: driver.ports[0].handle.into(),
         num_indir_entries: 0.into(),
